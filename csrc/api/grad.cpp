@@ -1,0 +1,222 @@
+// The grad column: argument checks, the split over threads, and the state of dynamic loss scaling.
+#include "mpcore/grad.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cinttypes>
+#include <cmath>
+
+#include "api/check.h"
+#include "api/partition.h"
+#include "runtime/context.h"
+#include "runtime/error.h"
+
+namespace mpcore {
+namespace {
+
+// Elements per block and blocks per task: about half a MiB of fp32, tens of microseconds.
+constexpr int64_t kBlock = 1024, kTaskBlocks = 128;
+// Leaves of a sum of squares per task.
+constexpr int64_t kTaskLeaves = 16;
+
+mpcore_status check_tensors(const char* function, int64_t count,
+                            const mpcore_tensor_ref* tensors) {
+  if (const auto s = check_size(function, "count", count)) return s;
+  if (const auto s = check_pointer(function, "tensors", tensors, count)) return s;
+  for (int64_t t = 0; t < count; ++t) {
+    const auto& x = tensors[t];
+    if (dtype_size(x.dtype) == 0)
+      return fail(MPCORE_INVALID_ARGUMENT,
+                  "%s: tensors[%" PRId64 "].dtype is no mpcore_dtype (got %" PRId32 ")", function, t,
+                  x.dtype);
+    if (!is_float_dtype(x.dtype))
+      return fail(MPCORE_UNSUPPORTED,
+                  "%s: tensors[%" PRId64
+                  "].dtype must be float32, float16, bfloat16, or float64 (got %s)",
+                  function, t, mpcore_dtype_name(x.dtype));
+    if (x.size < 0 || x.size > INT64_MAX / dtype_size(x.dtype))
+      return fail(MPCORE_INVALID_ARGUMENT,
+                  "%s: tensors[%" PRId64 "].size must be >= 0 and fit in memory (got %" PRId64 ")",
+                  function, t, x.size);
+    if (x.data == nullptr && x.size > 0)
+      return fail(MPCORE_INVALID_ARGUMENT,
+                  "%s: tensors[%" PRId64 "].data must not be NULL (size=%" PRId64 ")", function, t,
+                  x.size);
+    if (x.reserved != 0)
+      return fail(MPCORE_INVALID_ARGUMENT,
+                  "%s: tensors[%" PRId64 "].reserved must be 0 (got %" PRId32 ")", function, t,
+                  x.reserved);
+  }
+  return MPCORE_OK;
+}
+
+// Calls body(data, dtype, n) for all elements of all tensors, in pieces, on all threads.
+template <class Body>
+mpcore_status for_all_pieces(Session& session, int64_t count, const mpcore_tensor_ref* tensors,
+                             Body&& body) {
+  const Partition partition(session, count, kBlock, [&](int64_t t) { return tensors[t].size; });
+  if (!partition.valid()) return MPCORE_OUT_OF_MEMORY;
+  const int64_t blocks = partition.blocks();
+  return session.parallel_for(
+      (blocks + kTaskBlocks - 1) / kTaskBlocks, FpMode::kIeee, [&](int64_t i) {
+        const int64_t from = i * kTaskBlocks, to = std::min(blocks, from + kTaskBlocks);
+        partition.for_each_piece(from, to, [&](int64_t t, int64_t begin, int64_t end) {
+          const auto& x = tensors[t];
+          char* data = static_cast<char*>(x.data) + begin * dtype_size(x.dtype);
+          body(data, x.dtype, std::min(end, x.size) - begin);
+        });
+      });
+}
+
+mpcore_status all_finite(mpcore_context* ctx, int64_t count, const mpcore_tensor_ref* tensors,
+                         int32_t* finite) {
+  constexpr const char* kName = "mpcore_all_finite";
+  if (const auto s = check_tensors(kName, count, tensors)) return s;
+  if (const auto s = check_pointer(kName, "finite", finite, 1)) return s;
+  Session session(ctx);
+  if (session.status() != MPCORE_OK) return session.status();
+  const auto& kernels = session.kernels();
+  std::atomic<bool> result{true};
+  const auto status = for_all_pieces(
+      session, count, tensors, [&](const char* data, mpcore_dtype dtype, int64_t n) {
+        if (!result.load(std::memory_order_relaxed)) return;  // known already: skip the rest
+        if (!kernels.all_finite(data, dtype, n)) result.store(false, std::memory_order_relaxed);
+      });
+  if (status == MPCORE_OK) *finite = result.load() ? 1 : 0;
+  return status;
+}
+
+mpcore_status unscale(mpcore_context* ctx, int64_t count, const mpcore_tensor_ref* tensors,
+                      double multiplier, int32_t* finite) {
+  constexpr const char* kName = "mpcore_unscale";
+  if (const auto s = check_tensors(kName, count, tensors)) return s;
+  if (!std::isfinite(multiplier))
+    return fail(MPCORE_INVALID_ARGUMENT, "%s: multiplier must be finite (got %g)", kName,
+                multiplier);
+  Session session(ctx);
+  if (session.status() != MPCORE_OK) return session.status();
+  const auto& kernels = session.kernels();
+  std::atomic<bool> result{true};
+  const auto status =
+      for_all_pieces(session, count, tensors, [&](char* data, mpcore_dtype dtype, int64_t n) {
+        if (!kernels.unscale(data, dtype, n, multiplier))
+          result.store(false, std::memory_order_relaxed);
+      });
+  if (status == MPCORE_OK && finite != nullptr) *finite = result.load() ? 1 : 0;
+  return status;
+}
+
+mpcore_status norms(mpcore_context* ctx, int64_t count, const mpcore_tensor_ref* tensors,
+                    double* per_tensor, double* global) {
+  constexpr const char* kName = "mpcore_norms";
+  if (const auto s = check_tensors(kName, count, tensors)) return s;
+  Session session(ctx);
+  if (session.status() != MPCORE_OK) return session.status();
+  const auto& kernels = session.kernels();
+  const Partition partition(session, count, kReductionChunk,
+                            [&](int64_t t) { return tensors[t].size; });
+  if (!partition.valid()) return MPCORE_OUT_OF_MEMORY;
+  const int64_t leaves = partition.blocks();
+  auto* sums = static_cast<double*>(
+      session.workspace(std::max<int64_t>(leaves, 1) * static_cast<int64_t>(sizeof(double))));
+  if (sums == nullptr) return MPCORE_OUT_OF_MEMORY;
+
+  const auto status = session.parallel_for(
+      (leaves + kTaskLeaves - 1) / kTaskLeaves, FpMode::kIeee, [&](int64_t i) {
+        const int64_t from = i * kTaskLeaves, to = std::min(leaves, from + kTaskLeaves);
+        partition.for_each_piece(from, to, [&](int64_t t, int64_t begin, int64_t end) {
+          const auto& x = tensors[t];
+          double* out = sums + partition.first_block(t) + begin / kReductionChunk;
+          for (int64_t at = begin; at < end; at += kReductionChunk) {
+            const char* data = static_cast<const char*>(x.data) + at * dtype_size(x.dtype);
+            *out++ = kernels.sum_squares(data, x.dtype, std::min(kReductionChunk, x.size - at));
+          }
+        });
+      });
+  if (status != MPCORE_OK) return status;
+  // Leaves in increasing order, then tensors in increasing order.
+  return session.serial(FpMode::kIeee, [&] {
+    double all = 0;
+    for (int64_t t = 0; t < count; ++t) {
+      double sum = 0;
+      for (int64_t b = partition.first_block(t); b < partition.first_block(t + 1); ++b)
+        sum += sums[b];
+      if (per_tensor != nullptr) per_tensor[t] = std::sqrt(sum);
+      all += sum;
+    }
+    if (global != nullptr) *global = std::sqrt(all);
+  });
+}
+
+mpcore_status loss_scale_update(mpcore_loss_scale* state, int32_t finite) {
+  constexpr const char* kName = "mpcore_loss_scale_update";
+  if (const auto s = check_pointer(kName, "state", state, 1)) return s;
+  if (const auto s = check_struct(kName, "state", state, state->struct_size, sizeof(*state)))
+    return s;
+  if (state->growth_steps < 1)
+    return fail(MPCORE_INVALID_ARGUMENT, "%s: growth_steps must be >= 1 (got %" PRId32 ")", kName,
+                state->growth_steps);
+  if (state->step_counter < 0 || state->step_counter == INT64_MAX)
+    return fail(MPCORE_INVALID_ARGUMENT, "%s: step_counter must be >= 0 (got %" PRId64 ")", kName,
+                state->step_counter);
+  const struct {
+    const char* name;
+    double value;
+  } scales[] = {{"scale", state->scale},
+                {"min_scale", state->min_scale},
+                {"max_scale", state->max_scale}};
+  for (const auto& [name, value] : scales)
+    if (!(value > 0) || !std::isfinite(value))
+      return fail(MPCORE_INVALID_ARGUMENT, "%s: %s must be finite and > 0 (got %g)", kName, name,
+                  value);
+  if (state->min_scale > state->max_scale)
+    return fail(MPCORE_INVALID_ARGUMENT,
+                "%s: min_scale must be <= max_scale (got min_scale=%g, max_scale=%g)", kName,
+                state->min_scale, state->max_scale);
+
+  if (!finite) {
+    if (state->scale / 2 >= state->min_scale) state->scale /= 2;
+    state->step_counter = 0;
+  } else if (++state->step_counter >= state->growth_steps) {
+    if (state->scale * 2 <= state->max_scale) state->scale *= 2;
+    state->step_counter = 0;
+  }
+  return MPCORE_OK;
+}
+
+mpcore_status loss_scale_init(mpcore_loss_scale* state) {
+  if (const auto s = check_pointer("mpcore_loss_scale_init", "state", state, 1)) return s;
+  *state = {.struct_size = sizeof(*state),
+            .growth_steps = 2000,
+            .step_counter = 0,
+            .scale = 0x1p15,
+            .min_scale = 0x1p-126,
+            .max_scale = 0x1p126};
+  return MPCORE_OK;
+}
+
+}  // namespace
+}  // namespace mpcore
+
+mpcore_status mpcore_all_finite(mpcore_context* ctx, int64_t count,
+                                const mpcore_tensor_ref* tensors, int32_t* finite) {
+  return mpcore::guarded([&] { return mpcore::all_finite(ctx, count, tensors, finite); });
+}
+
+mpcore_status mpcore_unscale(mpcore_context* ctx, int64_t count, const mpcore_tensor_ref* tensors,
+                             double multiplier, int32_t* finite) {
+  return mpcore::guarded([&] { return mpcore::unscale(ctx, count, tensors, multiplier, finite); });
+}
+
+mpcore_status mpcore_norms(mpcore_context* ctx, int64_t count, const mpcore_tensor_ref* tensors,
+                           double* norms, double* global) {
+  return mpcore::guarded([&] { return mpcore::norms(ctx, count, tensors, norms, global); });
+}
+
+mpcore_status mpcore_loss_scale_init(mpcore_loss_scale* state) {
+  return mpcore::guarded([&] { return mpcore::loss_scale_init(state); });
+}
+
+mpcore_status mpcore_loss_scale_update(mpcore_loss_scale* state, int32_t finite) {
+  return mpcore::guarded([&] { return mpcore::loss_scale_update(state, finite); });
+}

@@ -1,0 +1,123 @@
+// The contract between api/ and the ISA units: one table of function pointers per level. Everything
+// in it is serial, allocates nothing, checks nothing, and works on the range it is given; pointers
+// need no alignment. This file knows no ISA, no threads, and no errors.
+#ifndef MPCORE_DISPATCH_KERNEL_TABLE_H_
+#define MPCORE_DISPATCH_KERNEL_TABLE_H_
+
+#include <stdint.h>
+
+#include "mpcore/base.h"
+#include "mpcore/gemm.h"
+
+namespace mpcore {
+
+// Elements per chunk of a reduction: the fixed leaf of the tree that makes sums independent of the
+// number of threads. api/ cuts at multiples of it and combines the leaves in order.
+constexpr int64_t kReductionChunk = 8192;
+
+// Rows per leaf of a column sum (bias gradients).
+constexpr int64_t kColumnSumRows = 64;
+
+// Bound on mr * nr: a tile of fp32 totals fits on the stack.
+constexpr int32_t kMaxGemmTile = 512;
+
+// The last step of a product: rows x cols of fp32 totals (row stride total_stride) through bias and
+// activation to D, rounded once.
+struct GemmEpilogue {
+  const float* total;
+  int64_t total_stride;
+  int64_t rows, cols;
+  void* d;
+  int64_t d_row_stride, d_col_stride;
+  mpcore_dtype d_dtype;
+  const float* bias;  // cols fp32 values or nullptr
+  mpcore_activation activation;
+  bool accumulate;  // D += total; D is f32
+};
+
+// How one summation order is computed. Packed operands are fp32 panels:
+//   A: ceil(m / mr) panels of k x mr;  B: ceil(n / nr) panels of k x nr; edges are padded with
+//   zeros.
+// Packed k counts are multiples of k_step (zero padded), so a bf16 block of 32 is always whole.
+struct GemmOrder {
+  int32_t mr, nr, k_step;
+  // total[rows x nr] (+)= A panel (k x mr) * B panel (k x nr); rows <= mr rows are computed.
+  void (*tile)(int64_t k, int32_t rows, const float* a_panel, const float* b_panel, float* total,
+               bool load_total);
+};
+
+struct GemmKernels {
+  GemmOrder chain;  // f32, f16: one FMA chain per element
+  GemmOrder pairs;  // bf16: even and odd chains per 32 k, the order of TDPBF16PS
+  // Packs `count` lines of `k` elements into a panel of width `width` (count <= width, k <=
+  // k_padded), zeros elsewhere: panel[p * width + i] = src[i * line_stride + p * k_stride].
+  void (*pack)(const void* src, mpcore_dtype dtype, int64_t line_stride, int64_t k_stride,
+               int64_t count, int64_t k, int64_t k_padded, int32_t width, float* panel);
+  void (*epilogue)(const GemmEpilogue& e);
+};
+
+// Scalars of an update, already converted from the caller's doubles by api/, and one span of one
+// tensor. The kernel picks the arithmetic type by param_dtype.
+struct OptimSpan {
+  int64_t size;
+  void* param;
+  const void* grad;
+  void* copy;  // nullptr: none
+  void* state[4];
+  mpcore_dtype param_dtype, grad_dtype, copy_dtype;
+  double grad_multiplier;
+  double decay_rate;  // weight_decay * learning_rate
+  double clipvalue;   // 0: off
+};
+
+struct SgdScalars {
+  double learning_rate, momentum;
+  bool nesterov;
+};
+
+struct AdamScalars {
+  double alpha, one_minus_beta_1, one_minus_beta_2, epsilon;
+  bool amsgrad;
+};
+
+struct KernelTable {
+  const char* name;
+
+  // cast: dst is f32, f16, bf16, or f64.
+  void (*cast)(const void* src, mpcore_dtype src_dtype, void* dst, mpcore_dtype dst_dtype,
+               int64_t n);
+
+  // grad
+  bool (*all_finite)(const void* x, mpcore_dtype dtype, int64_t n);
+  bool (*unscale)(void* x, mpcore_dtype dtype, int64_t n, double multiplier);  // results finite?
+  double (*sum_squares)(const void* x, mpcore_dtype dtype, int64_t n);  // n <= kReductionChunk
+
+  // optim
+  void (*sgd)(const SgdScalars& s, const OptimSpan& t);
+  void (*adam)(const AdamScalars& s, const OptimSpan& t);
+
+  // nn
+  void (*activation)(mpcore_activation f, const void* x, void* y, mpcore_dtype dtype, int64_t n);
+  // One block of rows; writes dz (or not) and adds the fp32 column sums of its rows, taken in
+  // leaves of kColumnSumRows rows, to db (double, `cols` values) unless null.
+  void (*dense_backward)(mpcore_activation f, int64_t rows, int64_t cols, int64_t row_stride,
+                         const void* y, const void* dy, void* dz, double* db, mpcore_dtype dtype);
+  void (*softmax)(int64_t rows, int64_t cols, const void* x, void* y, mpcore_dtype dtype);
+  void (*softmax_backward)(int64_t rows, int64_t cols, const void* y, const void* dy, void* dx,
+                           mpcore_dtype dtype);
+  void (*softmax_xent)(int64_t rows, int64_t cols, const void* x, const int64_t* labels,
+                       const float* scale, float* loss, void* dx, mpcore_dtype dtype);
+
+  GemmKernels gemm;
+};
+
+// One complete table per level; the only symbol an ISA unit exports.
+extern const KernelTable kScalarTable;
+extern const KernelTable kAvx2Table;
+extern const KernelTable kAvx512Table;
+extern const KernelTable kAvx512Bf16Table;
+extern const KernelTable kAvx512Fp16Table;
+
+}  // namespace mpcore
+
+#endif  // MPCORE_DISPATCH_KERNEL_TABLE_H_

@@ -1,0 +1,64 @@
+/// @file grad.h
+/// What is done to gradients between the backward pass and the update: finite check, unscaling,
+/// norms, and the state of dynamic loss scaling. All calls take many tensors at once.
+#ifndef MPCORE_GRAD_H_
+#define MPCORE_GRAD_H_
+
+#include "mpcore/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/// One contiguous tensor.
+typedef struct mpcore_tensor_ref {
+  void* data;
+  int64_t size;        ///< Elements, >= 0.
+  mpcore_dtype dtype;  ///< f32, f16, bf16, or f64.
+  int32_t reserved;    ///< Must be 0.
+} mpcore_tensor_ref;
+
+/// *finite = 1 if no element of any tensor is infinite or NaN, else 0. No tensors: 1.
+/// Cost: one read. Tensors are never written.
+MPCORE_API mpcore_status mpcore_all_finite(mpcore_context* ctx, int64_t count,
+                                           const mpcore_tensor_ref* tensors, int32_t* finite);
+
+/// Multiplies every element by @p multiplier in place (fp32 arithmetic; f64 in f64), rounding once,
+/// and reports whether all *results* are finite. @p finite may be NULL.
+MPCORE_API mpcore_status mpcore_unscale(mpcore_context* ctx, int64_t count,
+                                        const mpcore_tensor_ref* tensors, double multiplier,
+                                        int32_t* finite);
+
+/// Euclidean norms. Squares are summed in double over a fixed tree, so they neither overflow nor
+/// underflow for f32, f16, bf16, and the bits are the same on every level and thread count.
+///
+/// @param norms   count values, one per tensor, or NULL.
+/// @param global  the norm over all tensors, or NULL.
+MPCORE_API mpcore_status mpcore_norms(mpcore_context* ctx, int64_t count,
+                                      const mpcore_tensor_ref* tensors, double* norms,
+                                      double* global);
+
+/// State of dynamic loss scaling. Owned by the caller; plain data, safe to save and restore.
+typedef struct mpcore_loss_scale {
+  uint32_t struct_size;  ///< sizeof(mpcore_loss_scale)
+  int32_t growth_steps;  ///< Finite steps in a row after which the scale doubles; >= 1.
+  int64_t step_counter;  ///< Finite steps since the last change; start with 0.
+  double scale;          ///< Current scale; > 0 and finite.
+  double min_scale;      ///< The scale never falls below; > 0.
+  double max_scale;      ///< The scale never rises above; finite.
+} mpcore_loss_scale;
+
+/// Fills @p state: growth_steps 2000, step_counter 0, scale 2^15, min_scale 2^-126, max_scale
+/// 2^126.
+MPCORE_API mpcore_status mpcore_loss_scale_init(mpcore_loss_scale* state);
+
+/// Advances the state after one step. finite != 0: counts it, and after growth_steps in a row
+/// doubles the scale (if that stays <= max_scale) and counts anew. finite == 0: halves the scale
+/// (if that stays >= min_scale) and counts anew.
+MPCORE_API mpcore_status mpcore_loss_scale_update(mpcore_loss_scale* state, int32_t finite);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif
+
+#endif  // MPCORE_GRAD_H_

@@ -1,0 +1,127 @@
+// F32x16 as two 256-bit registers; needs AVX2, FMA, and F16C. Contract: kernels/vec.inl.h.
+#ifndef MPCORE_ISA_F32X16_AVX2_H_
+#define MPCORE_ISA_F32X16_AVX2_H_
+
+#include <immintrin.h>
+#include <string.h>
+
+#include "kernels/element.inl.h"
+
+namespace mpcore {
+namespace {
+
+struct Mask16 {
+  __m256 lo, hi;  // all ones or all zeros per lane
+};
+
+struct F32x16 {
+  __m256 lo, hi;
+
+  static inline F32x16 zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
+  static inline F32x16 set(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+
+  static inline F32x16 load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+  static inline F32x16 load(const F16* p) {
+    return {_mm256_cvtph_ps(half8(p)), _mm256_cvtph_ps(half8(p + 8))};
+  }
+  static inline F32x16 load(const BF16* p) { return {widen(half8(p)), widen(half8(p + 8))}; }
+  template <class T>
+  static inline F32x16 load(const T* p, int n) {
+    T t[16] = {};
+    memcpy(t, p, sizeof(T) * static_cast<size_t>(n));
+    return load(t);
+  }
+
+  inline void store(float* p) const {
+    _mm256_storeu_ps(p, lo);
+    _mm256_storeu_ps(p + 8, hi);
+  }
+  inline void store(F16* p) const {
+    put8(p, _mm256_cvtps_ph(lo, _MM_FROUND_TO_NEAREST_INT));
+    put8(p + 8, _mm256_cvtps_ph(hi, _MM_FROUND_TO_NEAREST_INT));
+  }
+  inline void store(BF16* p) const {
+    // packus works within 128-bit halves; the permute puts the quarters back in order.
+    const __m256i packed = _mm256_packus_epi32(narrow(lo), narrow(hi));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(packed, 0xd8));
+  }
+  template <class T>
+  inline void store(T* p, int n) const {
+    T t[16];
+    store(t);
+    memcpy(p, t, sizeof(T) * static_cast<size_t>(n));
+  }
+
+ private:
+  static inline __m128i half8(const void* p) {
+    return _mm_loadu_si128(static_cast<const __m128i*>(p));
+  }
+  static inline void put8(void* p, __m128i x) { _mm_storeu_si128(static_cast<__m128i*>(p), x); }
+  static inline __m256 widen(__m128i h) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
+  }
+  // bf16_bits() of each lane, in the low half of a 32-bit lane.
+  static inline __m256i narrow(__m256 x) {
+    const __m256i u = _mm256_castps_si256(x);
+    const __m256i top = _mm256_srli_epi32(u, 16);
+    const __m256i odd = _mm256_and_si256(top, _mm256_set1_epi32(1));
+    const __m256i sum = _mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+    const __m256i nan = _mm256_or_si256(_mm256_and_si256(top, _mm256_set1_epi32(0x8000)),
+                                        _mm256_set1_epi32(0x7fc0));
+    return _mm256_blendv_epi8(_mm256_srli_epi32(sum, 16), nan,
+                              _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)));
+  }
+};
+
+inline F32x16 operator+(F32x16 x, F32x16 y) {
+  return {_mm256_add_ps(x.lo, y.lo), _mm256_add_ps(x.hi, y.hi)};
+}
+inline F32x16 operator-(F32x16 x, F32x16 y) {
+  return {_mm256_sub_ps(x.lo, y.lo), _mm256_sub_ps(x.hi, y.hi)};
+}
+inline F32x16 operator*(F32x16 x, F32x16 y) {
+  return {_mm256_mul_ps(x.lo, y.lo), _mm256_mul_ps(x.hi, y.hi)};
+}
+inline F32x16 operator/(F32x16 x, F32x16 y) {
+  return {_mm256_div_ps(x.lo, y.lo), _mm256_div_ps(x.hi, y.hi)};
+}
+inline F32x16 fma(F32x16 x, F32x16 y, F32x16 z) {
+  return {_mm256_fmadd_ps(x.lo, y.lo, z.lo), _mm256_fmadd_ps(x.hi, y.hi, z.hi)};
+}
+inline F32x16 sqrt(F32x16 x) { return {_mm256_sqrt_ps(x.lo), _mm256_sqrt_ps(x.hi)}; }
+inline F32x16 max(F32x16 x, F32x16 y) {
+  return {_mm256_max_ps(x.lo, y.lo), _mm256_max_ps(x.hi, y.hi)};
+}
+inline F32x16 min(F32x16 x, F32x16 y) {
+  return {_mm256_min_ps(x.lo, y.lo), _mm256_min_ps(x.hi, y.hi)};
+}
+inline F32x16 abs(F32x16 x) {
+  const __m256 sign = _mm256_set1_ps(-0.0f);
+  return {_mm256_andnot_ps(sign, x.lo), _mm256_andnot_ps(sign, x.hi)};
+}
+inline F32x16 round_even(F32x16 x) {
+  constexpr int kMode = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+  return {_mm256_round_ps(x.lo, kMode), _mm256_round_ps(x.hi, kMode)};
+}
+inline F32x16 pow2(F32x16 n) {
+  const auto half = [](__m256 h) {
+    const __m256i e = _mm256_add_epi32(_mm256_cvttps_epi32(h), _mm256_set1_epi32(127));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(e, 23));
+  };
+  return {half(n.lo), half(n.hi)};
+}
+
+inline Mask16 less(F32x16 x, F32x16 y) {
+  return {_mm256_cmp_ps(x.lo, y.lo, _CMP_LT_OQ), _mm256_cmp_ps(x.hi, y.hi, _CMP_LT_OQ)};
+}
+inline Mask16 is_nan(F32x16 x) {
+  return {_mm256_cmp_ps(x.lo, x.lo, _CMP_UNORD_Q), _mm256_cmp_ps(x.hi, x.hi, _CMP_UNORD_Q)};
+}
+inline F32x16 select(Mask16 m, F32x16 x, F32x16 y) {
+  return {_mm256_blendv_ps(y.lo, x.lo, m.lo), _mm256_blendv_ps(y.hi, x.hi, m.hi)};
+}
+
+}  // namespace
+}  // namespace mpcore
+
+#endif  // MPCORE_ISA_F32X16_AVX2_H_

@@ -1,0 +1,110 @@
+// F32x16 as one 512-bit register; needs AVX-512 F, BW, DQ, VL. Where the unit is compiled with
+// AVX512_BF16 or AVX512_FP16, rounding stores use their conversion instructions. Contract:
+// kernels/vec.inl.h.
+#ifndef MPCORE_ISA_F32X16_AVX512_H_
+#define MPCORE_ISA_F32X16_AVX512_H_
+
+#include <immintrin.h>
+
+#include "kernels/element.inl.h"
+
+namespace mpcore {
+namespace {
+
+struct Mask16 {
+  __mmask16 bits;
+};
+
+struct F32x16 {
+  __m512 v;
+
+  static inline F32x16 zero() { return {_mm512_setzero_ps()}; }
+  static inline F32x16 set(float x) { return {_mm512_set1_ps(x)}; }
+
+  static inline F32x16 load(const float* p) { return {_mm512_loadu_ps(p)}; }
+  static inline F32x16 load(const float* p, int n) { return {_mm512_maskz_loadu_ps(first(n), p)}; }
+  static inline F32x16 load(const F16* p) { return from_f16(half16(p)); }
+  static inline F32x16 load(const F16* p, int n) {
+    return from_f16(_mm256_maskz_loadu_epi16(first(n), p));
+  }
+  static inline F32x16 load(const BF16* p) { return from_bf16(half16(p)); }
+  static inline F32x16 load(const BF16* p, int n) {
+    return from_bf16(_mm256_maskz_loadu_epi16(first(n), p));
+  }
+
+  inline void store(float* p) const { _mm512_storeu_ps(p, v); }
+  inline void store(float* p, int n) const { _mm512_mask_storeu_ps(p, first(n), v); }
+  inline void store(F16* p) const { put16(p, to_f16()); }
+  inline void store(F16* p, int n) const { _mm256_mask_storeu_epi16(p, first(n), to_f16()); }
+  inline void store(BF16* p) const { put16(p, to_bf16()); }
+  inline void store(BF16* p, int n) const { _mm256_mask_storeu_epi16(p, first(n), to_bf16()); }
+
+ private:
+  static inline __mmask16 first(int n) { return static_cast<__mmask16>((1u << n) - 1u); }
+  static inline __m256i half16(const void* p) {
+    return _mm256_loadu_si256(static_cast<const __m256i*>(p));
+  }
+  static inline void put16(void* p, __m256i x) { _mm256_storeu_si256(static_cast<__m256i*>(p), x); }
+  static inline F32x16 from_f16(__m256i h) { return {_mm512_cvtph_ps(h)}; }
+  static inline F32x16 from_bf16(__m256i h) {
+    return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16))};
+  }
+
+  inline __m256i to_f16() const {
+#if defined(__AVX512FP16__)
+    return _mm256_castph_si256(_mm512_cvtxps_ph(v));
+#else
+    return _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT);
+#endif
+  }
+
+  // bf16_bits() of each lane.
+  inline __m256i to_bf16_by_integers() const {
+    const __m512i u = _mm512_castps_si512(v);
+    const __m512i top = _mm512_srli_epi32(u, 16);
+    const __m512i odd = _mm512_and_si512(top, _mm512_set1_epi32(1));
+    const __m512i sum = _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    const __m512i nan = _mm512_or_si512(_mm512_and_si512(top, _mm512_set1_epi32(0x8000)),
+                                        _mm512_set1_epi32(0x7fc0));
+    const __mmask16 is_nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+    return _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(_mm512_srli_epi32(sum, 16), is_nan, nan));
+  }
+
+  inline __m256i to_bf16() const {
+#if defined(__AVX512BF16__)
+    // The instruction flushes subnormals and keeps NaN payloads, so those lanes take the long way.
+    constexpr int kQuietNan = 0x01, kSubnormal = 0x20, kSignalingNan = 0x80;
+    if (_mm512_fpclass_ps_mask(v, kQuietNan | kSubnormal | kSignalingNan) == 0) [[likely]]
+      return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(v));
+#endif
+    return to_bf16_by_integers();
+  }
+};
+
+inline F32x16 operator+(F32x16 x, F32x16 y) { return {_mm512_add_ps(x.v, y.v)}; }
+inline F32x16 operator-(F32x16 x, F32x16 y) { return {_mm512_sub_ps(x.v, y.v)}; }
+inline F32x16 operator*(F32x16 x, F32x16 y) { return {_mm512_mul_ps(x.v, y.v)}; }
+inline F32x16 operator/(F32x16 x, F32x16 y) { return {_mm512_div_ps(x.v, y.v)}; }
+inline F32x16 fma(F32x16 x, F32x16 y, F32x16 z) { return {_mm512_fmadd_ps(x.v, y.v, z.v)}; }
+inline F32x16 sqrt(F32x16 x) { return {_mm512_sqrt_ps(x.v)}; }
+inline F32x16 max(F32x16 x, F32x16 y) { return {_mm512_max_ps(x.v, y.v)}; }
+inline F32x16 min(F32x16 x, F32x16 y) { return {_mm512_min_ps(x.v, y.v)}; }
+inline F32x16 abs(F32x16 x) { return {_mm512_abs_ps(x.v)}; }
+inline F32x16 round_even(F32x16 x) {
+  return {_mm512_roundscale_ps(x.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+}
+inline F32x16 pow2(F32x16 n) {
+  const __m512i e = _mm512_add_epi32(_mm512_cvttps_epi32(n.v), _mm512_set1_epi32(127));
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(e, 23))};
+}
+
+inline Mask16 less(F32x16 x, F32x16 y) { return {_mm512_cmp_ps_mask(x.v, y.v, _CMP_LT_OQ)}; }
+inline Mask16 is_nan(F32x16 x) { return {_mm512_cmp_ps_mask(x.v, x.v, _CMP_UNORD_Q)}; }
+inline F32x16 select(Mask16 m, F32x16 x, F32x16 y) {
+  return {_mm512_mask_blend_ps(m.bits, y.v, x.v)};
+}
+
+}  // namespace
+}  // namespace mpcore
+
+#endif  // MPCORE_ISA_F32X16_AVX512_H_

@@ -1,0 +1,117 @@
+// F32x16 as a plain array: the definition of every operation, on any CPU. Contract:
+// kernels/vec.inl.h.
+#ifndef MPCORE_ISA_F32X16_SCALAR_H_
+#define MPCORE_ISA_F32X16_SCALAR_H_
+
+#include <stdint.h>
+#include <string.h>
+
+#include "kernels/element.inl.h"
+
+namespace mpcore {
+namespace {
+
+struct Mask16 {
+  bool lane[16];
+};
+
+struct F32x16 {
+  float lane[16];
+
+  template <class F>
+  static inline F32x16 make(F&& f) {
+    F32x16 r;
+    for (int i = 0; i < 16; ++i) r.lane[i] = f(i);
+    return r;
+  }
+
+  static inline F32x16 zero() { return set(0.0f); }
+  static inline F32x16 set(float x) {
+    return make([&](int) { return x; });
+  }
+
+  static inline F32x16 load(const float* p, int n = 16) {
+    F32x16 r = zero();
+    memcpy(r.lane, p, sizeof(float) * static_cast<size_t>(n));
+    return r;
+  }
+  static inline F32x16 load(const F16* p, int n = 16) { return load_half(p, n); }
+  static inline F32x16 load(const BF16* p, int n = 16) { return load_half(p, n); }
+
+  inline void store(float* p, int n = 16) const {
+    memcpy(p, lane, sizeof(float) * static_cast<size_t>(n));
+  }
+  inline void store(F16* p, int n = 16) const { store_half(p, n, f16_bits); }
+  inline void store(BF16* p, int n = 16) const { store_half(p, n, bf16_bits); }
+
+ private:
+  template <class H>
+  static inline F32x16 load_half(const H* p, int n) {
+    H h[16] = {};
+    memcpy(h, p, sizeof(H) * static_cast<size_t>(n));
+    return make([&](int i) { return float_of(h[i]); });
+  }
+  template <class H>
+  inline void store_half(H* p, int n, uint16_t (*round)(float)) const {
+    H h[16];
+    for (int i = 0; i < 16; ++i) h[i].bits = round(lane[i]);
+    memcpy(p, h, sizeof(H) * static_cast<size_t>(n));
+  }
+};
+
+inline F32x16 operator+(F32x16 x, F32x16 y) {
+  return F32x16::make([&](int i) { return x.lane[i] + y.lane[i]; });
+}
+inline F32x16 operator-(F32x16 x, F32x16 y) {
+  return F32x16::make([&](int i) { return x.lane[i] - y.lane[i]; });
+}
+inline F32x16 operator*(F32x16 x, F32x16 y) {
+  return F32x16::make([&](int i) { return x.lane[i] * y.lane[i]; });
+}
+inline F32x16 operator/(F32x16 x, F32x16 y) {
+  return F32x16::make([&](int i) { return x.lane[i] / y.lane[i]; });
+}
+inline F32x16 fma(F32x16 x, F32x16 y, F32x16 z) {
+  return F32x16::make([&](int i) { return __builtin_fmaf(x.lane[i], y.lane[i], z.lane[i]); });
+}
+inline F32x16 sqrt(F32x16 x) {
+  return F32x16::make([&](int i) { return __builtin_sqrtf(x.lane[i]); });
+}
+inline F32x16 max(F32x16 x, F32x16 y) {
+  return F32x16::make([&](int i) { return x.lane[i] > y.lane[i] ? x.lane[i] : y.lane[i]; });
+}
+inline F32x16 min(F32x16 x, F32x16 y) {
+  return F32x16::make([&](int i) { return x.lane[i] < y.lane[i] ? x.lane[i] : y.lane[i]; });
+}
+inline F32x16 abs(F32x16 x) {
+  return F32x16::make([&](int i) { return float_of(bits_of(x.lane[i]) & 0x7fffffffu); });
+}
+inline F32x16 round_even(F32x16 x) {
+  return F32x16::make([&](int i) { return __builtin_rintf(x.lane[i]); });
+}
+inline F32x16 pow2(F32x16 n) {
+  return F32x16::make([&](int i) {
+    return float_of(static_cast<uint32_t>(static_cast<int32_t>(n.lane[i]) + 127) << 23);
+  });
+}
+
+template <class F>
+inline Mask16 make_mask(F&& f) {
+  Mask16 m;
+  for (int i = 0; i < 16; ++i) m.lane[i] = f(i);
+  return m;
+}
+inline Mask16 less(F32x16 x, F32x16 y) {
+  return make_mask([&](int i) { return x.lane[i] < y.lane[i]; });
+}
+inline Mask16 is_nan(F32x16 x) {
+  return make_mask([&](int i) { return (bits_of(x.lane[i]) & 0x7fffffffu) > 0x7f800000u; });
+}
+inline F32x16 select(Mask16 m, F32x16 x, F32x16 y) {
+  return F32x16::make([&](int i) { return m.lane[i] ? x.lane[i] : y.lane[i]; });
+}
+
+}  // namespace
+}  // namespace mpcore
+
+#endif  // MPCORE_ISA_F32X16_SCALAR_H_

@@ -1,0 +1,191 @@
+// Activations, bias gradients, softmax, and softmax cross-entropy. Arithmetic is fp32 and each output
+// is rounded once; sums run in a fixed order. The floating-point mode is kIeee.
+#ifndef MPCORE_KERNELS_NN_INL_H_
+#define MPCORE_KERNELS_NN_INL_H_
+
+#include <stdint.h>
+#include <string.h>
+
+#include "dispatch/kernel_table.h"
+#include "kernels/math.inl.h"
+#include "kernels/vec.inl.h"
+
+namespace mpcore {
+namespace {
+
+void activation_kernel(mpcore_activation f, const void* x, void* y, mpcore_dtype dtype, int64_t n) {
+  dispatch_activation(f, [&](auto tag) {
+    dispatch_compute(dtype, [&](auto* type) {
+      using T = Pointee<decltype(type)>;
+      const T* from = static_cast<const T*>(x);
+      T* to = static_cast<T*>(y);
+      for_each_vector(n, [&](int64_t i, auto count) {
+        store(activate<decltype(tag)::value>(load(from + i, count)), to + i, count);
+      });
+    });
+  });
+}
+
+// dy times the derivative of the activation, from its output y.
+template <mpcore_activation kActivation>
+inline F32x16 activation_backward(F32x16 y, F32x16 dy) {
+  const F32x16 one = F32x16::set(1.0f), zero = F32x16::zero();
+  if constexpr (kActivation == MPCORE_ACTIVATION_RELU) {
+    return select(less(zero, y), dy, zero);
+  } else if constexpr (kActivation == MPCORE_ACTIVATION_SIGMOID) {
+    return dy * y * (one - y);
+  } else if constexpr (kActivation == MPCORE_ACTIVATION_TANH) {
+    return dy * fma(zero - y, y, one);
+  } else {
+    return dy;
+  }
+}
+
+// Columns whose sums are carried together: 2 KiB of the nearest cache.
+constexpr int64_t kColumnBlock = 512;
+
+// A leaf sums the fp32 dz of its rows in increasing order, in fp32, from 0; leaves are added to db in
+// increasing order, in double. A column's sum depends on no other column.
+template <mpcore_activation kActivation, class T>
+inline void dense_backward_of(int64_t rows, int64_t cols, int64_t row_stride, const T* y,
+                              const T* dy, T* dz, double* db) {
+  alignas(64) float sum[kColumnBlock];
+  for (int64_t first = 0; first < rows; first += kColumnSumRows) {
+    const int64_t last = rows - first < kColumnSumRows ? rows : first + kColumnSumRows;
+    for (int64_t left = 0; left < cols; left += kColumnBlock) {
+      const int64_t width = cols - left < kColumnBlock ? cols - left : kColumnBlock;
+      for (int64_t j = 0; j < kColumnBlock; ++j) sum[j] = 0.0f;
+      for (int64_t i = first; i < last; ++i) {
+        const int64_t at = i * row_stride + left;
+        for_each_vector(width, [&](int64_t j, auto count) {
+          const F32x16 g = load(dy + at + j, count);
+          F32x16 out = g;
+          if constexpr (kActivation != MPCORE_ACTIVATION_LINEAR)
+            out = activation_backward<kActivation>(load(y + at + j, count), g);
+          if (dz != nullptr) store(out, dz + at + j, count);
+          (F32x16::load(sum + j) + out).store(sum + j);
+        });
+      }
+      if (db == nullptr) continue;
+      for (int64_t j = 0; j < width; ++j) db[left + j] += static_cast<double>(sum[j]);
+    }
+  }
+}
+
+void dense_backward_kernel(mpcore_activation f, int64_t rows, int64_t cols, int64_t row_stride,
+                           const void* y, const void* dy, void* dz, double* db,
+                           mpcore_dtype dtype) {
+  dispatch_activation(f, [&](auto tag) {
+    dispatch_compute(dtype, [&](auto* type) {
+      using T = Pointee<decltype(type)>;
+      dense_backward_of<decltype(tag)::value>(rows, cols, row_stride, static_cast<const T*>(y),
+                                              static_cast<const T*>(dy), static_cast<T*>(dz), db);
+    });
+  });
+}
+
+// --- Softmax -------------------------------------------------------------------------------------
+
+// A row as vectors in which the lanes past its end are -inf, which neither the maximum nor the sum of
+// exponentials notices.
+template <class T>
+inline F32x16 load_logits(const T* p, Whole count) {
+  return load(p, count);
+}
+template <class T>
+inline F32x16 load_logits(const T* p, int count) {
+  float v[kLanes];
+  load(p, count).store(v);
+  for (int j = count; j < kLanes; ++j) v[j] = -__builtin_inff();
+  return F32x16::load(v);
+}
+
+// Maximum of a row and the sum of e^(x - max) over it: sixteen lane sums, added by halving. A NaN or
+// +inf, or a row of nothing but -inf, makes the sum NaN.
+struct RowSum {
+  float max, sum;
+};
+template <class T>
+inline RowSum sum_exp(const T* x, int64_t cols) {
+  F32x16 top = F32x16::set(-__builtin_inff());
+  for_each_vector(cols, [&](int64_t j, auto count) { top = max(load_logits(x + j, count), top); });
+  const float largest = reduce_max(top);
+  const F32x16 shift = F32x16::set(largest);
+  F32x16 sum = F32x16::zero();
+  for_each_vector(cols, [&](int64_t j, auto count) {
+    sum = sum + exp(load_logits(x + j, count) - shift);
+  });
+  return {largest, reduce_add(sum)};
+}
+
+void softmax_kernel(int64_t rows, int64_t cols, const void* x, void* y, mpcore_dtype dtype) {
+  dispatch_compute(dtype, [&](auto* type) {
+    using T = Pointee<decltype(type)>;
+    for (int64_t i = 0; i < rows; ++i) {
+      const T* from = static_cast<const T*>(x) + i * cols;
+      T* to = static_cast<T*>(y) + i * cols;
+      const RowSum row = sum_exp(from, cols);
+      const F32x16 shift = F32x16::set(row.max), sum = F32x16::set(row.sum);
+      for_each_vector(cols, [&](int64_t j, auto count) {
+        store(exp(load(from + j, count) - shift) / sum, to + j, count);
+      });
+    }
+  });
+}
+
+void softmax_backward_kernel(int64_t rows, int64_t cols, const void* y, const void* dy, void* dx,
+                             mpcore_dtype dtype) {
+  dispatch_compute(dtype, [&](auto* type) {
+    using T = Pointee<decltype(type)>;
+    for (int64_t i = 0; i < rows; ++i) {
+      const T* p = static_cast<const T*>(y) + i * cols;
+      const T* g = static_cast<const T*>(dy) + i * cols;
+      T* to = static_cast<T*>(dx) + i * cols;
+      F32x16 sum = F32x16::zero();
+      for_each_vector(cols, [&](int64_t j, auto count) {
+        sum = fma(load(p + j, count), load(g + j, count), sum);
+      });
+      const F32x16 dot = F32x16::set(reduce_add(sum));
+      for_each_vector(cols, [&](int64_t j, auto count) {
+        store(load(p + j, count) * (load(g + j, count) - dot), to + j, count);
+      });
+    }
+  });
+}
+
+// The loss is evaluated in double from the fp32 sum and rounded once.
+void softmax_xent_kernel(int64_t rows, int64_t cols, const void* x, const int64_t* labels,
+                         const float* scale, float* loss, void* dx, mpcore_dtype dtype) {
+  dispatch_compute(dtype, [&](auto* type) {
+    using T = Pointee<decltype(type)>;
+    for (int64_t i = 0; i < rows; ++i) {
+      const T* from = static_cast<const T*>(x) + i * cols;
+      const RowSum row = sum_exp(from, cols);
+      int64_t label;
+      memcpy(&label, labels + i, sizeof(label));
+      const F32x16 logit = F32x16::load(from + label, 1);
+      if (loss != nullptr) {
+        float picked[kLanes];
+        logit.store(picked);
+        const double margin = static_cast<double>(row.max) - static_cast<double>(picked[0]);
+        const float value = static_cast<float>(log_from_one(row.sum) + margin);
+        memcpy(loss + i, &value, sizeof(value));
+      }
+      if (dx == nullptr) continue;
+      T* to = static_cast<T*>(dx) + i * cols;
+      float factor;
+      memcpy(&factor, scale + i, sizeof(factor));
+      const F32x16 shift = F32x16::set(row.max), sum = F32x16::set(row.sum);
+      const F32x16 weight = F32x16::set(factor);
+      for_each_vector(cols, [&](int64_t j, auto count) {
+        store(weight * (exp(load(from + j, count) - shift) / sum), to + j, count);
+      });
+      store(weight * (exp(logit - shift) / sum - F32x16::set(1.0f)), to + label, 1);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace mpcore
+
+#endif  // MPCORE_KERNELS_NN_INL_H_

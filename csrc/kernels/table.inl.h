@@ -1,0 +1,38 @@
+// Assembles a level's KernelTable from the kernel texts. Included last by each ISA unit, after its
+// F32x16 and its Level (name and GEMM tile sizes).
+#ifndef MPCORE_KERNELS_TABLE_INL_H_
+#define MPCORE_KERNELS_TABLE_INL_H_
+
+#include "dispatch/kernel_table.h"
+#include "kernels/cast.inl.h"
+#include "kernels/gemm.inl.h"
+#include "kernels/grad.inl.h"
+#include "kernels/nn.inl.h"
+#include "kernels/optim.inl.h"
+
+namespace mpcore {
+namespace {
+
+template <class Level>
+constexpr KernelTable make_table() {
+  return {
+      .name = Level::kName,
+      .cast = cast_kernel,
+      .all_finite = all_finite_kernel,
+      .unscale = unscale_kernel,
+      .sum_squares = sum_squares_kernel,
+      .sgd = sgd_kernel,
+      .adam = adam_kernel,
+      .activation = activation_kernel,
+      .dense_backward = dense_backward_kernel,
+      .softmax = softmax_kernel,
+      .softmax_backward = softmax_backward_kernel,
+      .softmax_xent = softmax_xent_kernel,
+      .gemm = make_gemm_kernels<Level>(),
+  };
+}
+
+}  // namespace
+}  // namespace mpcore
+
+#endif  // MPCORE_KERNELS_TABLE_INL_H_

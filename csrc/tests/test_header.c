@@ -1,0 +1,96 @@
+/* The public headers as an embedder's C99 compiler sees them, and the layout of every public
+   struct: a change here is a change of the ABI. Compiled a second time as C++11. */
+#include <stddef.h>
+#include <string.h>
+
+#include "expect.h"
+#include "mpcore/mpcore.h"
+
+#define STATIC_ASSERT_JOIN(a, b) a##b
+#define STATIC_ASSERT_NAME(line) STATIC_ASSERT_JOIN(static_assert_, line)
+#define STATIC_ASSERT(condition) extern int STATIC_ASSERT_NAME(__LINE__)[(condition) ? 1 : -1]
+#define OFFSET(type, field, bytes) STATIC_ASSERT(offsetof(type, field) == (bytes))
+
+#if UINTPTR_MAX == UINT64_MAX
+STATIC_ASSERT(sizeof(mpcore_context_options) == 48);
+OFFSET(mpcore_context_options, struct_size, 0);
+OFFSET(mpcore_context_options, num_threads, 4);
+OFFSET(mpcore_context_options, isa, 8);
+OFFSET(mpcore_context_options, parallel_for, 16);
+OFFSET(mpcore_context_options, host, 24);
+OFFSET(mpcore_context_options, allocate, 32);
+OFFSET(mpcore_context_options, deallocate, 40);
+
+STATIC_ASSERT(sizeof(mpcore_matrix) == 32);
+OFFSET(mpcore_matrix, data, 0);
+OFFSET(mpcore_matrix, row_stride, 8);
+OFFSET(mpcore_matrix, col_stride, 16);
+OFFSET(mpcore_matrix, dtype, 24);
+OFFSET(mpcore_matrix, reserved, 28);
+
+STATIC_ASSERT(sizeof(mpcore_gemm_args) == 144);
+OFFSET(mpcore_gemm_args, struct_size, 0);
+OFFSET(mpcore_gemm_args, activation, 4);
+OFFSET(mpcore_gemm_args, m, 8);
+OFFSET(mpcore_gemm_args, n, 16);
+OFFSET(mpcore_gemm_args, k, 24);
+OFFSET(mpcore_gemm_args, a, 32);
+OFFSET(mpcore_gemm_args, b, 64);
+OFFSET(mpcore_gemm_args, d, 96);
+OFFSET(mpcore_gemm_args, bias, 128);
+OFFSET(mpcore_gemm_args, bias_dtype, 136);
+OFFSET(mpcore_gemm_args, accumulate, 140);
+
+STATIC_ASSERT(sizeof(mpcore_tensor_ref) == 24);
+OFFSET(mpcore_tensor_ref, data, 0);
+OFFSET(mpcore_tensor_ref, size, 8);
+OFFSET(mpcore_tensor_ref, dtype, 16);
+OFFSET(mpcore_tensor_ref, reserved, 20);
+
+STATIC_ASSERT(sizeof(mpcore_loss_scale) == 40);
+OFFSET(mpcore_loss_scale, struct_size, 0);
+OFFSET(mpcore_loss_scale, growth_steps, 4);
+OFFSET(mpcore_loss_scale, step_counter, 8);
+OFFSET(mpcore_loss_scale, scale, 16);
+OFFSET(mpcore_loss_scale, min_scale, 24);
+OFFSET(mpcore_loss_scale, max_scale, 32);
+
+STATIC_ASSERT(sizeof(mpcore_optim_tensor) == 96);
+OFFSET(mpcore_optim_tensor, size, 0);
+OFFSET(mpcore_optim_tensor, param, 8);
+OFFSET(mpcore_optim_tensor, grad, 16);
+OFFSET(mpcore_optim_tensor, copy, 24);
+OFFSET(mpcore_optim_tensor, state, 32);
+OFFSET(mpcore_optim_tensor, param_dtype, 64);
+OFFSET(mpcore_optim_tensor, grad_dtype, 68);
+OFFSET(mpcore_optim_tensor, copy_dtype, 72);
+OFFSET(mpcore_optim_tensor, reserved, 76);
+OFFSET(mpcore_optim_tensor, grad_multiplier, 80);
+OFFSET(mpcore_optim_tensor, weight_decay, 88);
+
+STATIC_ASSERT(sizeof(mpcore_sgd_args) == 32);
+OFFSET(mpcore_sgd_args, struct_size, 0);
+OFFSET(mpcore_sgd_args, nesterov, 4);
+OFFSET(mpcore_sgd_args, learning_rate, 8);
+OFFSET(mpcore_sgd_args, momentum, 16);
+OFFSET(mpcore_sgd_args, clipvalue, 24);
+
+STATIC_ASSERT(sizeof(mpcore_adam_args) == 56);
+OFFSET(mpcore_adam_args, struct_size, 0);
+OFFSET(mpcore_adam_args, amsgrad, 4);
+OFFSET(mpcore_adam_args, learning_rate, 8);
+OFFSET(mpcore_adam_args, beta_1, 16);
+OFFSET(mpcore_adam_args, beta_2, 24);
+OFFSET(mpcore_adam_args, epsilon, 32);
+OFFSET(mpcore_adam_args, step, 40);
+OFFSET(mpcore_adam_args, clipvalue, 48);
+#endif
+
+int main(void) {
+  EXPECT(mpcore_version() ==
+         MPCORE_VERSION_MAJOR * 10000 + MPCORE_VERSION_MINOR * 100 + MPCORE_VERSION_PATCH);
+  EXPECT(mpcore_abi_version() == 0);
+  EXPECT(strcmp(mpcore_status_name(MPCORE_OK), "MPCORE_OK") == 0);
+  EXPECT(mpcore_dtype_size(MPCORE_DTYPE_BF16) == 2);
+  return expect_result();
+}
