@@ -1,0 +1,1 @@
+"""The boundary to the C library: declarations, adaptation of arrays, errors."""

@@ -1,0 +1,129 @@
+"""What the modules of _core share: dtype codes, array checks, status to exception."""
+import ml_dtypes
+import numpy as np
+
+from libc.stdint cimport int32_t, int64_t
+
+cimport numpy as cnp
+
+from mpcore._core.capi cimport *
+
+cnp.import_array()
+
+# NumPy numbers an extension dtype when it is registered, so the number is not a constant.
+cdef int _bfloat16 = np.dtype(ml_dtypes.bfloat16).num
+
+
+cdef int check(int32_t status) except -1:
+    if status == MPCORE_OK:
+        return 0
+    message = mpcore_last_error().decode("utf-8", "replace")
+    if status == MPCORE_INVALID_ARGUMENT or status == MPCORE_UNSUPPORTED:
+        raise ValueError(message)
+    if status == MPCORE_OUT_OF_MEMORY:
+        raise MemoryError(message)
+    name = mpcore_status_name(status).decode("utf-8", "replace")
+    raise RuntimeError(f"{name}: {message}")
+
+
+cdef int32_t _integer_code(size_t size, bint is_signed) noexcept:
+    if size == 1:
+        return MPCORE_DTYPE_I8 if is_signed else MPCORE_DTYPE_U8
+    if size == 2:
+        return MPCORE_DTYPE_I16 if is_signed else MPCORE_DTYPE_U16
+    if size == 4:
+        return MPCORE_DTYPE_I32 if is_signed else MPCORE_DTYPE_U32
+    return MPCORE_DTYPE_I64 if is_signed else MPCORE_DTYPE_U64
+
+
+cdef int32_t dtype_code(cnp.dtype dtype, str name) except -1:
+    cdef int num = dtype.type_num
+    if not cnp.PyDataType_ISNOTSWAPPED(dtype):
+        raise ValueError(
+            f"`{name}` must be in native byte order. Received: dtype={dtype.str}")
+    if num == cnp.NPY_FLOAT:
+        return MPCORE_DTYPE_F32
+    if num == cnp.NPY_FLOAT16:
+        return MPCORE_DTYPE_F16
+    if num == _bfloat16:
+        return MPCORE_DTYPE_BF16
+    if num == cnp.NPY_DOUBLE:
+        return MPCORE_DTYPE_F64
+    if num == cnp.NPY_BOOL:
+        return MPCORE_DTYPE_BOOL
+    if num == cnp.NPY_BYTE:
+        return _integer_code(sizeof(signed char), True)
+    if num == cnp.NPY_UBYTE:
+        return _integer_code(sizeof(unsigned char), False)
+    if num == cnp.NPY_SHORT:
+        return _integer_code(sizeof(short), True)
+    if num == cnp.NPY_USHORT:
+        return _integer_code(sizeof(unsigned short), False)
+    if num == cnp.NPY_INT:
+        return _integer_code(sizeof(int), True)
+    if num == cnp.NPY_UINT:
+        return _integer_code(sizeof(unsigned int), False)
+    if num == cnp.NPY_LONG:
+        return _integer_code(sizeof(long), True)
+    if num == cnp.NPY_ULONG:
+        return _integer_code(sizeof(unsigned long), False)
+    if num == cnp.NPY_LONGLONG:
+        return _integer_code(sizeof(long long), True)
+    if num == cnp.NPY_ULONGLONG:
+        return _integer_code(sizeof(unsigned long long), False)
+    raise ValueError(
+        f"`{name}` must have one of the dtypes float32, float16, bfloat16, float64, "
+        f"int8..int64, uint8..uint64, bool. Received: dtype={dtype}")
+
+
+cdef int32_t strided_code(object array, str name) except -1:
+    if not cnp.PyArray_Check(array):
+        raise TypeError(
+            f"`{name}` must be an ndarray. Received: {type(array).__name__}")
+    return dtype_code((<cnp.ndarray>array).dtype, name)
+
+
+cdef int32_t input_code(object array, str name) except -1:
+    cdef int32_t code = strided_code(array, name)
+    if not cnp.PyArray_IS_C_CONTIGUOUS(<cnp.ndarray>array):
+        raise ValueError(
+            f"`{name}` must be C-contiguous. Received: shape={array.shape}, "
+            f"strides={array.strides}")
+    return code
+
+
+cdef int32_t output_code(object array, str name) except -1:
+    cdef int32_t code = input_code(array, name)
+    require_writable(array, name)
+    return code
+
+
+cdef int require_ndim(cnp.ndarray array, str name, int ndim) except -1:
+    if cnp.PyArray_NDIM(array) != ndim:
+        raise ValueError(
+            f"`{name}` must have {ndim} dimension(s). Received: shape="
+            f"{(<object>array).shape}")
+    return 0
+
+
+cdef int require_size(cnp.ndarray array, str name, int64_t size) except -1:
+    if cnp.PyArray_SIZE(array) != size:
+        raise ValueError(
+            f"`{name}` must have {size} element(s). Received: shape="
+            f"{(<object>array).shape}")
+    return 0
+
+
+cdef int require_code(
+        cnp.ndarray array, str name, int32_t code, int32_t expected) except -1:
+    if code != expected:
+        wanted = mpcore_dtype_name(expected).decode()
+        raise ValueError(
+            f"`{name}` must have dtype {wanted}. Received: dtype={array.dtype}")
+    return 0
+
+
+cdef int require_writable(cnp.ndarray array, str name) except -1:
+    if not cnp.PyArray_ISWRITEABLE(array):
+        raise ValueError(f"`{name}` must be writable. Received: a read-only array")
+    return 0

@@ -1,0 +1,154 @@
+"""The C API of mpcore, as far as Python uses it."""
+from libc.stdint cimport int32_t, int64_t, uint32_t
+
+cdef extern from "mpcore/mpcore.h" nogil:
+    enum:
+        MPCORE_OK
+        MPCORE_INVALID_ARGUMENT
+        MPCORE_UNSUPPORTED
+        MPCORE_OUT_OF_MEMORY
+
+        MPCORE_DTYPE_F32
+        MPCORE_DTYPE_F16
+        MPCORE_DTYPE_BF16
+        MPCORE_DTYPE_F64
+        MPCORE_DTYPE_I8
+        MPCORE_DTYPE_I16
+        MPCORE_DTYPE_I32
+        MPCORE_DTYPE_I64
+        MPCORE_DTYPE_U8
+        MPCORE_DTYPE_U16
+        MPCORE_DTYPE_U32
+        MPCORE_DTYPE_U64
+        MPCORE_DTYPE_BOOL
+
+    ctypedef struct mpcore_context:
+        pass
+
+    # base.h
+    int32_t mpcore_version()
+    const char* mpcore_status_name(int32_t status)
+    const char* mpcore_last_error()
+    const char* mpcore_dtype_name(int32_t dtype)
+    int32_t mpcore_set_num_threads(mpcore_context* ctx, int32_t num_threads)
+    int32_t mpcore_get_num_threads(mpcore_context* ctx, int32_t* num_threads)
+    int32_t mpcore_set_isa(mpcore_context* ctx, const char* isa)
+    int32_t mpcore_get_isa(mpcore_context* ctx, const char** isa)
+    int32_t mpcore_isa_count()
+    int32_t mpcore_isa_describe(
+        int32_t index, const char** name, int32_t* available, const char** reason)
+    const char* mpcore_cpu_name()
+    int32_t mpcore_buffer_allocate(int64_t size, void** out)
+    void mpcore_buffer_free(void* pointer, int64_t size)
+    int32_t mpcore_buffer_info(int64_t* in_use, int64_t* cached, int64_t* limit)
+    void mpcore_buffer_trim()
+
+    # cast.h
+    int32_t mpcore_cast(
+        mpcore_context* ctx, int64_t n, const void* src, int32_t src_dtype,
+        void* dst, int32_t dst_dtype)
+
+    # gemm.h
+    ctypedef struct mpcore_matrix:
+        void* data
+        int64_t row_stride
+        int64_t col_stride
+        int32_t dtype
+
+    ctypedef struct mpcore_gemm_args:
+        uint32_t struct_size
+        int32_t activation
+        int64_t m
+        int64_t n
+        int64_t k
+        mpcore_matrix a
+        mpcore_matrix b
+        mpcore_matrix d
+        const void* bias
+        int32_t bias_dtype
+        int32_t accumulate
+
+    int32_t mpcore_gemm(mpcore_context* ctx, const mpcore_gemm_args* args)
+
+    # grad.h
+    ctypedef struct mpcore_tensor_ref:
+        void* data
+        int64_t size
+        int32_t dtype
+        int32_t reserved
+
+    int32_t mpcore_all_finite(
+        mpcore_context* ctx, int64_t count, const mpcore_tensor_ref* tensors,
+        int32_t* finite)
+    int32_t mpcore_unscale(
+        mpcore_context* ctx, int64_t count, const mpcore_tensor_ref* tensors,
+        double multiplier, int32_t* finite)
+    int32_t mpcore_norms(
+        mpcore_context* ctx, int64_t count, const mpcore_tensor_ref* tensors,
+        double* norms, double* global_norm)
+
+    ctypedef struct mpcore_loss_scale:
+        uint32_t struct_size
+        int32_t growth_steps
+        int64_t step_counter
+        double scale
+        double min_scale
+        double max_scale
+
+    int32_t mpcore_loss_scale_update(mpcore_loss_scale* state, int32_t finite)
+
+    # nn.h
+    int32_t mpcore_activation_forward(
+        mpcore_context* ctx, int32_t activation, int64_t n, const void* x, void* y,
+        int32_t dtype)
+    int32_t mpcore_dense_backward(
+        mpcore_context* ctx, int32_t activation, int64_t rows, int64_t cols,
+        const void* y, const void* dy, void* dz, float* db, int32_t dtype)
+    int32_t mpcore_softmax(
+        mpcore_context* ctx, int64_t rows, int64_t cols, const void* x, void* y,
+        int32_t dtype)
+    int32_t mpcore_softmax_backward(
+        mpcore_context* ctx, int64_t rows, int64_t cols, const void* y,
+        const void* dy, void* dx, int32_t dtype)
+    int32_t mpcore_softmax_xent(
+        mpcore_context* ctx, int64_t rows, int64_t cols, const void* x,
+        const int64_t* labels, const float* scale, float* loss, void* dx,
+        int32_t dtype)
+
+    # optim.h
+    ctypedef struct mpcore_optim_tensor:
+        int64_t size
+        void* param
+        const void* grad
+        void* copy
+        void* state[4]
+        int32_t param_dtype
+        int32_t grad_dtype
+        int32_t copy_dtype
+        double grad_multiplier
+        double weight_decay
+
+    ctypedef struct mpcore_sgd_args:
+        uint32_t struct_size
+        int32_t nesterov
+        double learning_rate
+        double momentum
+        double clipvalue
+
+    int32_t mpcore_sgd_step(
+        mpcore_context* ctx, const mpcore_sgd_args* args, int64_t count,
+        const mpcore_optim_tensor* tensors)
+
+    ctypedef struct mpcore_adam_args:
+        uint32_t struct_size
+        int32_t amsgrad
+        double learning_rate
+        double beta_1
+        double beta_2
+        double epsilon
+        int64_t step
+        double clipvalue
+
+    int32_t mpcore_adam_step(
+        mpcore_context* ctx, const mpcore_adam_args* args, int64_t count,
+        const mpcore_optim_tensor* tensors)

@@ -1,0 +1,217 @@
+"""The command line: `mpcore info`, `mpcore train`, and where the C library lives."""
+
+import argparse
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from mpcore import _paths, ops, train
+from mpcore.callbacks import Callback, Logs, format_logs
+
+
+class _Print(argparse.Action):
+    """An option that prints something and ends the program."""
+
+    def __init__(self, *args: Any, text: Callable[[], object], **kwargs: Any) -> None:
+        super().__init__(*args, nargs=0, **kwargs)
+        self._text = text
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        print(self._text())
+        parser.exit()
+
+
+def _positive_int(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, not {text}")
+    return value
+
+
+def _positive_float(text: str) -> float:
+    value = float(text)
+    if not 0.0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be positive and finite, not {text}")
+    return value
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="mpcore", description="Mixed-precision training on CPUs."
+    )
+    for option, text, about in (
+        ("--version", lambda: version("mpcore"), "the version"),
+        ("--includedir", _paths.include_dir, "the directory of the C headers"),
+        ("--libdir", _paths.lib_dir, "the directory of the C library"),
+        ("--cmakedir", _paths.cmake_dir, "the directory of the CMake package"),
+        ("--pkgconfigdir", _paths.pkgconfig_dir, "the directory of mpcore.pc"),
+    ):
+        parser.add_argument(option, action=_Print, text=text, help=f"print {about}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    info = commands.add_parser("info", help="show the CPU and what of it is used")
+    info.add_argument("--json", action="store_true", help="for programs")
+    info.set_defaults(run=_info)
+
+    job = commands.add_parser(
+        "train",
+        help="train a digits classifier under each policy and compare",
+        description="Trains a classifier of handwritten digits under each policy with "
+        "the same seeds, and compares the accuracies on held-out digits.",
+    )
+    job.add_argument(
+        "--policy",
+        default="all",
+        choices=(*train.POLICIES, "all"),
+    )
+    job.add_argument("--epochs", type=_positive_int, default=30)
+    job.add_argument("--batch-size", type=_positive_int, default=64)
+    job.add_argument("--learning-rate", type=_positive_float, default=2e-3)
+    job.add_argument(
+        "--seeds", type=_positive_int, default=5, help="runs per policy (default: 5)"
+    )
+    job.add_argument(
+        "--output", type=Path, metavar="FILE", help="write everything as JSON"
+    )
+    job.add_argument(
+        "--threads", type=_positive_int, help="default: MPCORE_NUM_THREADS or all CPUs"
+    )
+    job.set_defaults(run=_train)
+    return parser
+
+
+def _machine() -> dict[str, Any]:
+    """Return what results depend on."""
+    packages = ("mpcore", "numpy", "ml_dtypes")
+    return {
+        "cpu": ops.cpu_info(),
+        "environment": {
+            key: os.environ[key] for key in sorted(os.environ) if key[:7] == "MPCORE_"
+        },
+        "python": platform.python_version(),
+        "packages": {name: version(name) for name in packages},
+    }
+
+
+def _info(arguments: argparse.Namespace) -> int:
+    machine = _machine()
+    if arguments.json:
+        print(json.dumps(machine, indent=2))
+        return 0
+    cpu = machine["cpu"]
+    print(f"CPU       {cpu['name']}")
+    print(f"threads   {cpu['num_threads']}")
+    print(f"level     {cpu['isa']}")
+    for level in cpu["levels"]:
+        state = "yes" if level["available"] else "no"
+        reason = f"  ({level['reason']})" if level["reason"] else ""
+        print(f"          {level['name']:<12} {state}{reason}")
+    for key, value in machine["environment"].items():
+        print(f"set       {key}={value}")
+    packages = [f"{name} {number}" for name, number in machine["packages"].items()]
+    print(f"versions  {', '.join(packages)}, Python {machine['python']}")
+    return 0
+
+
+class _RunBar(Callback):
+    """A bar over the epochs of one run; on a terminal only."""
+
+    def __init__(self, title: str, epochs: int) -> None:
+        self._title = title
+        self._epochs = epochs
+
+    def on_train_begin(self, logs: Logs | None = None) -> None:
+        self._bar = tqdm(
+            total=self._epochs,
+            desc=self._title,
+            unit="epoch",
+            leave=False,
+            dynamic_ncols=True,
+            disable=not sys.stderr.isatty(),
+        )
+
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
+        self._bar.set_postfix_str(format_logs(logs or {}), refresh=False)
+        self._bar.update()
+
+    def on_train_end(self, logs: Logs | None = None) -> None:
+        self._bar.close()
+
+
+def _run_line(run: train.Run) -> str:
+    scale = ""
+    if run.loss_scale is not None:
+        scale = f"  loss scale {run.loss_scale:g}, {run.skipped_steps} steps skipped"
+    return (
+        f"{run.policy:<14} seed {run.seed}  test accuracy {run.test_accuracy:.2%}  "
+        f"{run.seconds:.1f} s{scale}"
+    )
+
+
+def _summary_line(row: dict[str, Any]) -> str:
+    difference = ""
+    if "points_from_float32" in row:
+        difference = f"{row['points_from_float32']:+.2f}"
+    if "standard_error" in row:
+        difference += f" +- {row['standard_error']:.2f}"
+    return (
+        f"{row['policy']:<14} {row['mean_test_accuracy']:>13.2%} "
+        f"{difference:>23} {row['seconds']:>8.1f}"
+    )
+
+
+def _train(arguments: argparse.Namespace) -> int:
+    if arguments.threads is not None:
+        ops.set_num_threads(arguments.threads)
+    settings = train.Settings(
+        arguments.epochs, arguments.batch_size, arguments.learning_rate
+    )
+    machine = _machine()
+    cpu = machine["cpu"]
+    print(f"{cpu['name']}: level {cpu['isa']}, {cpu['num_threads']} threads")
+    try:
+        runs = train.train_all(
+            train.POLICIES if arguments.policy == "all" else (arguments.policy,),
+            arguments.seeds,
+            settings,
+            callbacks=lambda policy, seed: [
+                _RunBar(f"{policy} seed {seed}", settings.epochs)
+            ],
+            finished=lambda run: print(_run_line(run), flush=True),
+        )
+    except ModuleNotFoundError as error:
+        print(f"mpcore train: {error}", file=sys.stderr)
+        return 1
+    print(
+        f"\n{'policy':<14} {'mean accuracy':>13} {'points from float32':>23} {'s':>8}"
+    )
+    for row in train.summarize(runs):
+        print(_summary_line(row))
+    if arguments.output is not None:
+        result = train.report(runs, settings, machine)
+        arguments.output.write_text(json.dumps(result, indent=2) + "\n")
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Default: those of the process.
+
+    Raises
+    ------
+    SystemExit
+        From argparse: 0 after an option that prints, 2 for wrong arguments.
+    """
+    parsed = _parser().parse_args(arguments)
+    return int(parsed.run(parsed))

@@ -1,0 +1,9 @@
+"""Layers: building blocks of models, each a composition of `mpcore.ops`."""
+
+from mpcore.layers.activation import Activation
+from mpcore.layers.dense import Dense
+from mpcore.layers.dropout import Dropout
+from mpcore.layers.flatten import Flatten
+from mpcore.layers.layer import Layer
+
+__all__ = ["Activation", "Dense", "Dropout", "Flatten", "Layer"]

@@ -1,0 +1,129 @@
+"""One step of training or evaluation, and the totals over an epoch."""
+
+from typing import Any
+
+from mpcore import losses, metrics, optimizers
+from mpcore.layers.layer import Layer
+from mpcore.metrics import Metric
+from mpcore.mixed_precision.loss_scale_optimizer import LossScaleOptimizer
+from mpcore.models.batches import Arrays
+from mpcore.tape import GradientTape, unwrap
+from mpcore.variable import Variable
+
+Logs = dict[str, Any]
+
+
+class Trainer:
+    """What `Model.compile` sets up: loss, optimizer, metrics, and the steps with them.
+
+    Parameters
+    ----------
+    model : Layer
+    optimizer, loss, metric_list
+        See `Model.compile`.
+    scale_loss : bool
+        Wrap the optimizer in a `LossScaleOptimizer` unless it is one.
+    """
+
+    def __init__(
+        self,
+        model: Layer,
+        optimizer: object,
+        loss: object,
+        metric_list: Any,
+        scale_loss: bool,
+    ) -> None:
+        self._model = model
+        self.optimizer = optimizers.get(optimizer)
+        if scale_loss and not isinstance(self.optimizer, LossScaleOptimizer):
+            self.optimizer = LossScaleOptimizer(
+                self.optimizer, name="loss_scale_optimizer"
+            )
+        self.loss = losses.get(loss)
+        self.metrics: list[Metric] = [metrics.get(item) for item in metric_list]
+        names = ["loss", *(metric.name for metric in self.metrics)]
+        if len(set(names)) < len(names):
+            raise ValueError(
+                "`metrics` must have names of their own, and not 'loss'. "
+                f"Received: {', '.join(names[1:])}"
+            )
+        self._variables: list[Variable] | None = None
+        self._regularized: list[Variable] = []
+        self._loss_total = 0.0
+        self._samples = 0
+        self._skipped_before = 0
+
+    def reset(self) -> None:
+        """Start an epoch: totals are 0, and what is trainable is looked up again."""
+        self._variables = None
+        self._loss_total = 0.0
+        self._samples = 0
+        for metric in self.metrics:
+            metric.reset_state()
+        self._skipped_before = self._skipped
+
+    @property
+    def _skipped(self) -> int:
+        if isinstance(self.optimizer, LossScaleOptimizer):
+            return self.optimizer.skipped_steps
+        return 0
+
+    def train_batch(self, batch: Arrays) -> None:
+        """Forward, backward, update."""
+        with GradientTape() as tape:
+            y_pred = self._model(batch.x, training=True)
+            variables = self._variables or self._look_up_variables()
+            loss = self._total_loss(batch, y_pred)
+            scaled = self.optimizer.scale_loss(loss)
+        self.optimizer.apply(tape.gradient(scaled, variables), variables)
+        self._count(batch, y_pred, loss)
+
+    def test_batch(self, batch: Arrays) -> None:
+        """Forward, loss and metrics."""
+        y_pred = self._model(batch.x, training=False)
+        if self._variables is None:
+            self._look_up_variables()
+        self._count(batch, y_pred, self._total_loss(batch, y_pred))
+
+    def logs(self) -> Logs:
+        """Return loss and metrics since the last `reset`, as floats."""
+        logs = {"loss": self._loss_total / self._samples}
+        for metric in self.metrics:
+            logs[metric.name] = metric.result()
+        return logs
+
+    def scale_logs(self) -> Logs:
+        """Return the loss scale now and the steps skipped since the last `reset`."""
+        if not isinstance(self.optimizer, LossScaleOptimizer):
+            return {}
+        return {
+            "loss_scale": float(self.optimizer.dynamic_scale),
+            "skipped_steps": self._skipped - self._skipped_before,
+        }
+
+    def _look_up_variables(self) -> list[Variable]:
+        variables = self._variables = self._model.trainable_variables
+        self._regularized = [v for v in variables if v.regularizer is not None]
+        return variables
+
+    def _total_loss(self, batch: Arrays, y_pred: Any) -> Any:
+        """Return the loss with its regularization, a float32 scalar."""
+        loss = self.loss(batch.y, y_pred, batch.sample_weight)
+        if loss.shape != ():
+            raise ValueError(
+                "The loss of a model must be a scalar; give it the reduction "
+                f"'sum_over_batch_size' or 'sum'. Received: shape {loss.shape}"
+            )
+        for variable in self._regularized:
+            loss = loss + variable.regularizer(variable)
+        return loss
+
+    def _count(self, batch: Arrays, y_pred: Any, loss: Any) -> None:
+        """Add a batch to the totals; each sample counts once."""
+        samples = len(batch)
+        self._loss_total += float(loss) * samples
+        self._samples += samples
+        if self.metrics:
+            predictions = unwrap(y_pred)
+            for metric in self.metrics:
+                metric.update_state(batch.y, predictions)

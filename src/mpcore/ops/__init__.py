@@ -1,0 +1,119 @@
+"""Array functions, each with its gradient beside it.
+
+They take arrays, Tensors, and Variables, and return arrays; Tensors where a tape
+records or a Tensor went in. This package alone talks to the core.
+"""
+
+from mpcore.ops import elementwise
+from mpcore.ops.arithmetic import (
+    abs,
+    add,
+    divide,
+    exp,
+    log,
+    maximum,
+    minimum,
+    multiply,
+    negative,
+    power,
+    sqrt,
+    square,
+    subtract,
+)
+from mpcore.ops.cast import cast
+from mpcore.ops.dense import dense
+from mpcore.ops.gemm import matmul
+from mpcore.ops.grad import all_finite, global_norm, loss_scale_update, norms, unscale
+from mpcore.ops.nn import (
+    activation,
+    dropout,
+    linear,
+    relu,
+    sigmoid,
+    softmax,
+    sparse_softmax_cross_entropy,
+    tanh,
+)
+from mpcore.ops.optim import adam_step, sgd_step
+from mpcore.ops.reductions import mean, sum
+from mpcore.ops.runtime import (
+    available_isas,
+    cpu_info,
+    get_isa,
+    get_num_threads,
+    memory_info,
+    set_isa,
+    set_num_threads,
+    version,
+)
+from mpcore.ops.shapes import flatten, getitem, reshape, transpose
+from mpcore.tape import install_accumulate, install_operators
+
+__all__ = [
+    "abs",
+    "activation",
+    "adam_step",
+    "add",
+    "all_finite",
+    "available_isas",
+    "cast",
+    "cpu_info",
+    "dense",
+    "divide",
+    "dropout",
+    "exp",
+    "flatten",
+    "get_isa",
+    "get_num_threads",
+    "getitem",
+    "global_norm",
+    "linear",
+    "log",
+    "loss_scale_update",
+    "matmul",
+    "maximum",
+    "mean",
+    "memory_info",
+    "minimum",
+    "multiply",
+    "negative",
+    "norms",
+    "power",
+    "relu",
+    "reshape",
+    "set_isa",
+    "set_num_threads",
+    "sgd_step",
+    "sigmoid",
+    "softmax",
+    "sparse_softmax_cross_entropy",
+    "sqrt",
+    "square",
+    "subtract",
+    "sum",
+    "tanh",
+    "transpose",
+    "unscale",
+    "version",
+]
+
+install_operators(
+    {
+        "__add__": add,
+        "__radd__": lambda a, b: add(b, a),
+        "__sub__": subtract,
+        "__rsub__": lambda a, b: subtract(b, a),
+        "__mul__": multiply,
+        "__rmul__": lambda a, b: multiply(b, a),
+        "__truediv__": divide,
+        "__rtruediv__": lambda a, b: divide(b, a),
+        "__matmul__": matmul,
+        "__rmatmul__": lambda a, b: matmul(b, a),
+        "__pow__": power,
+        "__rpow__": lambda a, b: power(b, a),
+        "__neg__": negative,
+        "__abs__": abs,
+        "__getitem__": getitem,
+    }
+)
+install_accumulate(elementwise.accumulate)

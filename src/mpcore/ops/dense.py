@@ -1,0 +1,115 @@
+"""The fully connected layer's arithmetic in one product."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from mpcore import autocast
+from mpcore._core import gemm, nn
+from mpcore.ops.activations import LINEAR, activation_code
+from mpcore.ops.arrays import (
+    F32,
+    KERNEL_DTYPES,
+    as_array,
+    contiguous,
+    empty,
+    native,
+    require_kernel_dtype,
+)
+from mpcore.ops.cast import to_dtype
+from mpcore.tape import Gradients, Tensor, gradient_dtype, record
+
+
+def dense(
+    x: Any, kernel: Any, bias: Any = None, activation: str | None = None
+) -> np.ndarray | Tensor:
+    """Compute activation(x W + b).
+
+    Parameters
+    ----------
+    x : array_like of shape (..., inputs)
+        float32, float16, or bfloat16: the compute dtype.
+    kernel : array_like of shape (inputs, outputs)
+        W; read in the compute dtype.
+    bias : array_like of shape (outputs,), optional
+        b; read in float32, whatever the autocast scope.
+    activation : {None, "linear", "relu", "sigmoid", "tanh"}
+
+    Returns
+    -------
+    ndarray or Tensor of shape (..., outputs), compute dtype
+        Rounded once, after bias and activation were applied in float32.
+
+    Raises
+    ------
+    TypeError
+        If the dtype of `x` is not supported.
+    ValueError
+        If shapes do not fit, or the activation is unknown.
+
+    Notes
+    -----
+    Backward: dz = dy * activation'(z) in the compute dtype and, in the same pass, db in
+    float32; dW = x^T dz is written in the kernel's gradient dtype (float32 for a
+    Variable), dx = dz W^T in that of `x`. Transposes are strides.
+    """
+    code = activation_code(activation)
+    source = as_array(x)
+    require_kernel_dtype("dense", source)
+    source = native(source)
+    dtype = source.dtype
+    w = native(to_dtype(as_array(kernel), dtype))
+    b = None if bias is None else _full_precision(bias)
+    _check_shapes(source, w, b)
+    rows, outputs = math.prod(source.shape[:-1]), w.shape[1]
+    flat = source.reshape(rows, source.shape[-1])
+    y = empty((rows, outputs), dtype)
+    gemm.gemm(flat, w, y, b, code)
+    shape = (*source.shape[:-1], outputs)
+
+    x_dtype, w_dtype, b_dtype = (
+        gradient_dtype(item) if isinstance(item, Tensor) else F32
+        for item in (x, kernel, bias)
+    )
+
+    def backward(gradient: np.ndarray, wanted: tuple[bool, ...]) -> Gradients:
+        want_x, want_w, want_b = wanted
+        dy = contiguous(to_dtype(gradient, dtype)).reshape(rows, outputs)
+        # dz of a linear layer is dy itself.
+        needs_dz = code != LINEAR and (want_x or want_w)
+        dz = empty((rows, outputs), dtype) if needs_dz else dy
+        db = empty((outputs,), F32) if want_b else None
+        if needs_dz or want_b:
+            nn.dense_backward(code, y, dy, dz if needs_dz else None, db)
+        dx = _product(dz, w.T, x_dtype).reshape(source.shape) if want_x else None
+        dw = _product(flat.T, dz, w_dtype) if want_w else None
+        return dx, dw, db if db is None else to_dtype(db, b_dtype)
+
+    return record(y.reshape(shape), (x, kernel, bias), backward)
+
+
+def _full_precision(bias: Any) -> np.ndarray:
+    """Return the bias as the epilogue adds it: unrounded, in float32."""
+    with autocast.scope(None):
+        array = as_array(bias)
+    return contiguous(to_dtype(array, F32))
+
+
+def _check_shapes(x: np.ndarray, w: np.ndarray, b: np.ndarray | None) -> None:
+    if x.ndim == 0 or w.ndim != 2 or x.shape[-1] != w.shape[0]:
+        raise ValueError(
+            "dense needs `x` of shape (..., inputs) and a kernel of shape (inputs, "
+            f"outputs). Received: shapes {x.shape} and {w.shape}"
+        )
+    if b is not None and b.shape != w.shape[1:]:
+        raise ValueError(
+            f"`bias` must have shape {w.shape[1:]}. Received: shape={b.shape}"
+        )
+
+
+def _product(a: np.ndarray, b: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Return a @ b, rounded once if the kernel writes the dtype."""
+    d = empty((a.shape[0], b.shape[1]), dtype if dtype in KERNEL_DTYPES else F32)
+    gemm.gemm(a, b, d)
+    return to_dtype(d, dtype)

@@ -1,0 +1,207 @@
+"""Pieces of neural networks around the matrix product, with gradients.
+
+Arithmetic is float32 with one rounding per result; float32, float16, and bfloat16 are
+supported.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from mpcore._core import nn as kernel
+from mpcore.ops.activations import LINEAR, RELU, SIGMOID, TANH, activation_code
+from mpcore.ops.arrays import (
+    F32,
+    as_array,
+    contiguous,
+    empty,
+    require_kernel_dtype,
+)
+from mpcore.ops.cast import to_dtype
+from mpcore.ops.elementwise import checked, widened, work_dtype
+from mpcore.tape import Gradients, Tensor, record
+
+
+def linear(x: Any) -> np.ndarray | Tensor:
+    """Return x itself: the activation that does nothing."""
+    return record(as_array(x), (x,), lambda gradient, wanted: (gradient,))
+
+
+def relu(x: Any) -> np.ndarray | Tensor:
+    """Return max(x, 0); NaN stays NaN. The gradient at 0 is 0."""
+    return _activate(x, RELU)
+
+
+def sigmoid(x: Any) -> np.ndarray | Tensor:
+    """Return 1 / (1 + exp(-x))."""
+    return _activate(x, SIGMOID)
+
+
+def tanh(x: Any) -> np.ndarray | Tensor:
+    """Return the hyperbolic tangent."""
+    return _activate(x, TANH)
+
+
+def activation(x: Any, name: str | None) -> np.ndarray | Tensor:
+    """Apply linear, relu, sigmoid, or tanh by name; None stands for linear."""
+    code = activation_code(name)
+    return linear(x) if code == LINEAR else _activate(x, code)
+
+
+def _activate(x: Any, code: int) -> np.ndarray | Tensor:
+    array = as_array(x)
+    require_kernel_dtype("an activation", array)
+    source = contiguous(array)
+    dtype = source.dtype
+    y = empty(source.shape, dtype)
+    kernel.activation_forward(code, source, y)
+
+    def backward(gradient: np.ndarray, wanted: tuple[bool, ...]) -> Gradients:
+        dy = contiguous(to_dtype(gradient, dtype))
+        dz = empty(y.shape, dtype)
+        rows = (1, y.size)
+        kernel.dense_backward(
+            code, y.reshape(rows), dy.reshape(rows), dz.reshape(rows), None
+        )
+        return (dz,)
+
+    return record(y, (x,), backward)
+
+
+def softmax(x: Any, axis: int = -1) -> np.ndarray | Tensor:
+    """Return exp(x) / sum(exp(x)) along an axis, without overflow.
+
+    Parameters
+    ----------
+    x : array_like of at least 1 dimension
+    axis : int, default -1
+
+    Raises
+    ------
+    TypeError
+        If the dtype is not supported.
+    numpy.exceptions.AxisError
+        If there is no such axis.
+    """
+    array = as_array(x)
+    require_kernel_dtype("softmax", array)
+    axis = np.lib.array_utils.normalize_axis_index(axis, array.ndim)
+    source = contiguous(np.moveaxis(array, axis, -1))
+    dtype = source.dtype
+    y = empty(source.shape, dtype)
+    if source.size:
+        kernel.softmax(_rows(source), _rows(y))
+
+    def backward(gradient: np.ndarray, wanted: tuple[bool, ...]) -> Gradients:
+        dy = contiguous(np.moveaxis(to_dtype(gradient, dtype), axis, -1))
+        dx = empty(source.shape, dtype)
+        if source.size:
+            kernel.softmax_backward(_rows(y), _rows(dy), _rows(dx))
+        return (np.moveaxis(dx, -1, axis),)
+
+    return record(np.moveaxis(y, -1, axis), (x,), backward)
+
+
+def _rows(array: np.ndarray) -> np.ndarray:
+    return array.reshape(math.prod(array.shape[:-1]), array.shape[-1])
+
+
+def sparse_softmax_cross_entropy(labels: Any, logits: Any) -> np.ndarray | Tensor:
+    """Return the cross-entropy of softmax(logits) and class indices.
+
+    Parameters
+    ----------
+    labels : array_like of shape (...), integers in [0, classes)
+    logits : array_like of shape (..., classes)
+
+    Returns
+    -------
+    ndarray or Tensor of shape (...), float32
+        logsumexp(logits) - logits[label], whatever the dtype of the logits.
+
+    Raises
+    ------
+    TypeError
+        If labels are no integers, or the dtype of the logits is not supported.
+    ValueError
+        If shapes do not fit, or a label is out of range.
+
+    Notes
+    -----
+    The gradient of each loss, which may carry a loss scale, multiplies
+    softmax(logits) - onehot(label) in float32 before the one rounding to the dtype of
+    the logits.
+    """
+    scores = as_array(logits)
+    require_kernel_dtype("sparse_softmax_cross_entropy", scores)
+    classes = as_array(labels)
+    if classes.dtype.kind not in "iu":
+        raise TypeError(f"`labels` must be integers. Received: dtype={classes.dtype}")
+    if scores.ndim == 0 or classes.shape != scores.shape[:-1]:
+        raise ValueError(
+            "`labels` must have the shape of `logits` without its last axis. Received: "
+            f"shapes {classes.shape} and {scores.shape}"
+        )
+    _check_range(classes, scores.shape[-1])
+    x = _rows(contiguous(scores))
+    indices = np.ascontiguousarray(classes, dtype=np.int64).reshape(x.shape[0])
+    loss = empty((x.shape[0],), F32)
+    if x.size:
+        kernel.softmax_xent(x, indices, None, loss, None)
+
+    def backward(gradient: np.ndarray, wanted: tuple[bool, ...]) -> Gradients:
+        dx = empty(x.shape, x.dtype)
+        if x.size:
+            scale = contiguous(to_dtype(gradient, F32)).reshape(x.shape[0])
+            kernel.softmax_xent(x, indices, scale, None, dx)
+        return None, dx.reshape(scores.shape)
+
+    return record(loss.reshape(classes.shape), (labels, logits), backward)
+
+
+def _check_range(labels: np.ndarray, classes: int) -> None:
+    if labels.size and not (0 <= labels.min() and labels.max() < classes):
+        raise ValueError(
+            f"`labels` must be in [0, {classes}). Received: labels from "
+            f"{labels.min()} to {labels.max()}"
+        )
+
+
+def dropout(x: Any, rate: float, generator: np.random.Generator) -> np.ndarray | Tensor:
+    """Set elements to zero at random and scale the others by 1 / (1 - rate).
+
+    Parameters
+    ----------
+    x : array_like, floating
+    rate : float in [0, 1]
+        The probability of a zero.
+    generator : numpy.random.Generator
+        One float32 is drawn for each element.
+
+    Raises
+    ------
+    ValueError
+        If `rate` is out of range.
+    """
+    if not 0 <= rate <= 1:
+        raise ValueError(f"`rate` must be in [0, 1]. Received: rate={rate}")
+    array = checked(x)
+    dtype, work = array.dtype.newbyteorder("="), work_dtype(array.dtype)
+    if work.kind != "f":
+        raise TypeError(f"Cannot apply dropout to {dtype.name!r}: it is not floating.")
+    dropped = generator.random(array.shape, dtype=np.float32) < rate
+    scale = work.type(1 / (1 - rate) if rate < 1 else 0)
+
+    def apply(values: np.ndarray) -> np.ndarray:
+        kept = empty(array.shape, work)
+        with np.errstate(all="ignore"):
+            np.multiply(widened(values, work), scale, out=kept)
+        # Not by multiplication: a dropped infinity is a zero too.
+        kept[dropped] = 0
+        return kept
+
+    def backward(gradient: np.ndarray, wanted: tuple[bool, ...]) -> Gradients:
+        return (apply(gradient),)
+
+    return record(to_dtype(apply(array), dtype), (x,), backward)

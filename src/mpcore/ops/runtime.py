@@ -1,0 +1,96 @@
+"""Threads, ISA levels, and memory of the core."""
+
+from typing import Any
+
+from mpcore._core import runtime as _runtime
+
+
+def version() -> str:
+    """Return the version of the core, which is that of the package."""
+    return _runtime.version()
+
+
+def get_isa() -> str:
+    """Return the name of the ISA level the kernels use."""
+    return _runtime.get_isa()
+
+
+def set_isa(name: str | None) -> None:
+    """Force the kernels to use an ISA level.
+
+    Parameters
+    ----------
+    name : str or None
+        One of `available_isas()`. None: the best one again.
+
+    Raises
+    ------
+    TypeError
+        If it is neither a str nor None.
+    ValueError
+        If there is no such level, or this CPU lacks it; the message lists valid ones.
+    """
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"`name` must be a str or None. Received: name={name!r}")
+    _runtime.set_isa(name)
+
+
+def available_isas() -> list[str]:
+    """Return the names of the ISA levels this CPU can run, lowest first."""
+    return [name for name, available, _ in _runtime.isa_levels() if available]
+
+
+def get_num_threads() -> int:
+    """Return how many threads a kernel may use, the calling one included."""
+    return _runtime.get_num_threads()
+
+
+def set_num_threads(num_threads: int) -> None:
+    """Set how many threads a kernel may use.
+
+    Parameters
+    ----------
+    num_threads : int
+        At least 1; or 0 for the default: ``MPCORE_NUM_THREADS``, else the CPUs this
+        process may use.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is no integer, or negative.
+    """
+    if isinstance(num_threads, bool) or not hasattr(num_threads, "__index__"):
+        raise TypeError(
+            f"`num_threads` must be an integer. Received: num_threads={num_threads!r}"
+        )
+    if not 0 <= num_threads < 2**31:
+        raise ValueError(
+            f"`num_threads` must be >= 0. Received: num_threads={num_threads}"
+        )
+    _runtime.set_num_threads(num_threads)
+
+
+def cpu_info() -> dict[str, Any]:
+    """Describe the CPU and what of it is used.
+
+    Returns
+    -------
+    dict
+        ``name`` of the CPU, ``isa`` in use, ``num_threads``, ``version`` of the core,
+        and ``levels``: a list of ``{"name", "available", "reason"}``, lowest first.
+    """
+    return {
+        "name": _runtime.cpu_name(),
+        "isa": _runtime.get_isa(),
+        "num_threads": _runtime.get_num_threads(),
+        "version": _runtime.version(),
+        "levels": [
+            {"name": name, "available": available, "reason": reason}
+            for name, available, reason in _runtime.isa_levels()
+        ],
+    }
+
+
+def memory_info() -> dict[str, int]:
+    """Return bytes of the buffer pool: ``in_use``, ``cached``, and their ``limit``."""
+    return _runtime.buffer_info()

@@ -1,0 +1,77 @@
+"""Checks of scalar arguments, with one form of message."""
+
+import numbers
+from typing import Any
+
+import numpy as np
+
+
+def _contains(interval: str, value: float) -> bool:
+    """Tell whether `value` is in an interval written as "[0, 1)"."""
+    low, high = (float(bound) for bound in interval[1:-1].split(","))
+    above = value >= low if interval[0] == "[" else value > low
+    below = value <= high if interval[-1] == "]" else value < high
+    return above and below
+
+
+def is_real(value: object) -> bool:
+    """Tell whether `value` is one real number: Python's, NumPy's, or 0-d."""
+    if isinstance(value, bool | np.bool_):
+        return False
+    if isinstance(value, numbers.Real):
+        return True
+    # 0-d arrays, Tensors, Variables, and the scalars of ml_dtypes.
+    dtype = getattr(value, "dtype", None)
+    return getattr(value, "shape", None) == () and str(dtype) not in ("bool", "object")
+
+
+def real(name: str, value: Any, interval: str = "(-inf, inf)") -> float:
+    """Return `value` as a float after checking that it is a number in `interval`.
+
+    Parameters
+    ----------
+    name : str
+        What the argument is called, for the message.
+    value : real number
+        Python or NumPy scalar, or a 0-d array.
+    interval : str, default "(-inf, inf)"
+        Such as "[0, 1)". NaN is in no interval.
+
+    Raises
+    ------
+    TypeError
+        If `value` is no real number.
+    ValueError
+        If it is outside the interval.
+    """
+    if not is_real(value):
+        raise TypeError(f"`{name}` must be a real number. Received: {name}={value!r}")
+    number = float(value)
+    if not _contains(interval, number):
+        rule = "finite" if interval == "(-inf, inf)" else f"in {interval}"
+        raise ValueError(f"`{name}` must be {rule}. Received: {name}={value!r}")
+    return number
+
+
+def optional_real(name: str, value: Any, interval: str = "(-inf, inf)") -> float | None:
+    """Return None for None, else what `real` returns."""
+    return None if value is None else real(name, value, interval)
+
+
+def integer(name: str, value: Any, minimum: int) -> int:
+    """Return `value` as an int after checking that it is one, and >= `minimum`.
+
+    Raises
+    ------
+    ValueError
+        If it is not.
+    """
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, numbers.Integral)
+        or value < minimum
+    ):
+        raise ValueError(
+            f"`{name}` must be an integer >= {minimum}. Received: {name}={value!r}"
+        )
+    return int(value)

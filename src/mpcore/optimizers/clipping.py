@@ -1,0 +1,95 @@
+"""Norm clipping as a factor per gradient: no gradient is written."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from mpcore import ops
+from mpcore.variable import Variable
+
+# Squares of f64 numbers below this may underflow (2**-511), so their norm is redone.
+_SMALL = 2.0**-490
+
+
+def _is_on(limit: float | None) -> bool:
+    """Tell whether a clipping limit clips: None, 0 and less do not."""
+    return limit is not None and limit > 0
+
+
+def norm_limit(clipnorm: float | None, global_clipnorm: float | None) -> float | None:
+    """Return the limit in force, that of each gradient first; None: no limit."""
+    return next(filter(_is_on, (clipnorm, global_clipnorm)), None)
+
+
+def value_limit(clipvalue: float | None) -> float:
+    """Return what the kernels take: the limit of each element, or 0 for none."""
+    return clipvalue if clipvalue is not None and clipvalue > 0 else 0.0
+
+
+def _scaled_norm(gradient: np.ndarray) -> float:
+    """Return the norm of an f64 array by way of its largest magnitude."""
+    largest = float(np.max(np.abs(gradient), initial=0.0))
+    if largest == 0.0 or not math.isfinite(largest):
+        return largest
+    return largest * math.sqrt(float(np.sum(np.square(gradient / largest))))
+
+
+def norms(gradients: list[np.ndarray]) -> list[float]:
+    """Return the norm of each gradient.
+
+    No square overflows or underflows, for f64 gradients either. A gradient with an
+    infinity or NaN has a norm that is not finite.
+    """
+    return [
+        _scaled_norm(gradient)
+        if gradient.dtype == np.float64 and not _SMALL < norm < math.inf
+        else float(norm)
+        for gradient, norm in zip(gradients, ops.norms(gradients), strict=True)
+    ]
+
+
+def _check_finite(values: list[float], variables: Sequence[Variable]) -> None:
+    """Raise for the first norm that is not finite."""
+    for value, variable in zip(values, variables, strict=True):
+        if not math.isfinite(value):
+            raise FloatingPointError(
+                f"The gradient of variable '{variable.path}' must be finite to be "
+                f"clipped by norm. Received a norm of {value}; nothing was updated. "
+                "`LossScaleOptimizer` skips such steps"
+            )
+
+
+def check_finite(gradients: list[np.ndarray], variables: Sequence[Variable]) -> None:
+    """Raise FloatingPointError, naming the variable, if a gradient is not finite."""
+    if not ops.all_finite(gradients):
+        _check_finite(norms(gradients), variables)
+
+
+def norm_factors(
+    gradients: list[np.ndarray],
+    variables: Sequence[Variable],
+    factor: float,
+    clipnorm: float | None,
+    global_clipnorm: float | None,
+) -> list[float]:
+    """Return per gradient the factor that unscales it and clips it by norm.
+
+    With c the limit and n the norm of factor * g (of one gradient for `clipnorm`, of
+    all for `global_clipnorm`), the result is factor * c / max(n, c).
+
+    Raises
+    ------
+    FloatingPointError
+        If a norm is not finite, naming the variable.
+    """
+    limit = norm_limit(clipnorm, global_clipnorm)
+    if limit is None:
+        return [factor] * len(gradients)
+    each = norms(gradients)
+    _check_finite(each, variables)
+    if not _is_on(clipnorm):
+        each = [math.hypot(*each)] * len(gradients)
+        _check_finite(each, variables)
+    # limit / norm, not factor * (limit / (factor * norm)): one rounding, no underflow.
+    return [factor if norm * factor <= limit else limit / norm for norm in each]

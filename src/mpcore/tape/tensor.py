@@ -1,0 +1,143 @@
+"""Tensor: an array whose history a tape can follow."""
+
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mpcore import dtypes
+
+_keys = itertools.count()
+
+
+class Tensor:
+    """An array whose history a `GradientTape` can follow.
+
+    Ops return Tensors where a tape records, or where a Tensor went in. Elsewhere they
+    return plain arrays. Arithmetic operators and indexing are those of `mpcore.ops`.
+
+    Parameters
+    ----------
+    value : array_like
+        The elements; not copied if it is an ndarray. Python floats become `floatx()`.
+
+    Raises
+    ------
+    ValueError
+        If the dtype is not one of `mpcore.dtypes`.
+    """
+
+    __slots__ = ("__weakref__", "_key", "_value")
+
+    # NumPy leaves `ndarray + Tensor` to Tensor.
+    __array_ufunc__ = None
+    is_variable: ClassVar[bool] = False
+    trainable: bool
+    version: int
+
+    def __init__(self, value: object) -> None:
+        if isinstance(value, Tensor):
+            array = value.value
+        elif isinstance(value, np.ndarray | np.generic):
+            array = np.asarray(value)
+        else:
+            array = np.asarray(value)
+            if array.dtype == np.float64:
+                array = array.astype(dtypes.numpy_dtype(dtypes.floatx()))
+        dtypes.canonical(array.dtype)
+        self._value = array
+        self._key = next(_keys)
+
+    @property
+    def value(self) -> np.ndarray:
+        """The elements. Do not write to it."""
+        return self._value
+
+    @property
+    def dtype(self) -> str:
+        """Name of the dtype."""
+        return dtypes.canonical(self._value.dtype)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Lengths of the axes."""
+        return self._value.shape
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return self._value.ndim
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self._value.size
+
+    @property
+    def gradient_dtype(self) -> str:
+        """Name of the dtype in which a gradient with respect to this is computed."""
+        return self.dtype
+
+    def numpy(self) -> np.ndarray:
+        """Return a copy of the elements."""
+        return self.value.copy()
+
+    def __array__(
+        self, dtype: np.dtype | None = None, copy: bool | None = None
+    ) -> np.ndarray:
+        """Return the elements as an ndarray; NumPy calls this."""
+        return np.array(self.value, dtype=dtype, copy=copy)
+
+    def __float__(self) -> float:
+        """Return the only element as a float."""
+        return float(self.value.item())
+
+    def __int__(self) -> int:
+        """Return the only element as an int."""
+        return int(self.value.item())
+
+    def __bool__(self) -> bool:
+        """Return the truth of the only element."""
+        return bool(self.value.item())
+
+    def __len__(self) -> int:
+        """Return the length of the first axis."""
+        return len(self.value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle by value: the copy is a new tensor to every tape."""
+        return type(self), (self.value,)
+
+    def __repr__(self) -> str:
+        """Show shape, dtype, and elements."""
+        return f"<Tensor shape={self.shape} dtype={self.dtype} value={self.value}>"
+
+
+def install_operators(operators: Mapping[str, Callable[..., object]]) -> None:
+    """Give Tensor its operators; `mpcore.ops` does.
+
+    Parameters
+    ----------
+    operators : mapping from names such as ``"__add__"`` to functions
+        They become methods of Tensor.
+    """
+    for name, function in operators.items():
+        setattr(Tensor, name, function)
+
+
+def unwrap(x: object) -> np.ndarray:
+    """Return the array in `x`: `.value` of a Tensor, else ``numpy.asarray(x)``.
+
+    A Variable is read in the dtype of the autocast scope.
+    """
+    if isinstance(x, Tensor):
+        return x.value
+    return np.asarray(x)
+
+
+def gradient_dtype(x: object) -> np.dtype:
+    """Return the dtype a backward function must give the gradient of `x`."""
+    if isinstance(x, Tensor):
+        return dtypes.numpy_dtype(x.gradient_dtype)
+    return np.asarray(x).dtype
