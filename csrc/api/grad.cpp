@@ -19,16 +19,15 @@ constexpr int64_t kBlock = 1024, kTaskBlocks = 128;
 // Leaves of a sum of squares per task.
 constexpr int64_t kTaskLeaves = 16;
 
-mpcore_status check_tensors(const char* function, int64_t count,
-                            const mpcore_tensor_ref* tensors) {
+mpcore_status check_tensors(const char* function, int64_t count, const mpcore_tensor_ref* tensors) {
   if (const auto s = check_size(function, "count", count)) return s;
   if (const auto s = check_pointer(function, "tensors", tensors, count)) return s;
   for (int64_t t = 0; t < count; ++t) {
     const auto& x = tensors[t];
     if (dtype_size(x.dtype) == 0)
       return fail(MPCORE_INVALID_ARGUMENT,
-                  "%s: tensors[%" PRId64 "].dtype is no mpcore_dtype (got %" PRId32 ")", function, t,
-                  x.dtype);
+                  "%s: tensors[%" PRId64 "].dtype is no mpcore_dtype (got %" PRId32 ")", function,
+                  t, x.dtype);
     if (!is_float_dtype(x.dtype))
       return fail(MPCORE_UNSUPPORTED,
                   "%s: tensors[%" PRId64
@@ -77,8 +76,8 @@ mpcore_status all_finite(mpcore_context* ctx, int64_t count, const mpcore_tensor
   if (session.status() != MPCORE_OK) return session.status();
   const auto& kernels = session.kernels();
   std::atomic<bool> result{true};
-  const auto status = for_all_pieces(
-      session, count, tensors, [&](const char* data, mpcore_dtype dtype, int64_t n) {
+  const auto status =
+      for_all_pieces(session, count, tensors, [&](const char* data, mpcore_dtype dtype, int64_t n) {
         if (!result.load(std::memory_order_relaxed)) return;  // known already: skip the rest
         if (!kernels.all_finite(data, dtype, n)) result.store(false, std::memory_order_relaxed);
       });
@@ -121,8 +120,8 @@ mpcore_status norms(mpcore_context* ctx, int64_t count, const mpcore_tensor_ref*
       session.workspace(std::max<int64_t>(leaves, 1) * static_cast<int64_t>(sizeof(double))));
   if (sums == nullptr) return MPCORE_OUT_OF_MEMORY;
 
-  const auto status = session.parallel_for(
-      (leaves + kTaskLeaves - 1) / kTaskLeaves, FpMode::kIeee, [&](int64_t i) {
+  const auto status =
+      session.parallel_for((leaves + kTaskLeaves - 1) / kTaskLeaves, FpMode::kIeee, [&](int64_t i) {
         const int64_t from = i * kTaskLeaves, to = std::min(leaves, from + kTaskLeaves);
         partition.for_each_piece(from, to, [&](int64_t t, int64_t begin, int64_t end) {
           const auto& x = tensors[t];
@@ -162,9 +161,8 @@ mpcore_status loss_scale_update(mpcore_loss_scale* state, int32_t finite) {
   const struct {
     const char* name;
     double value;
-  } scales[] = {{"scale", state->scale},
-                {"min_scale", state->min_scale},
-                {"max_scale", state->max_scale}};
+  } scales[] = {
+      {"scale", state->scale}, {"min_scale", state->min_scale}, {"max_scale", state->max_scale}};
   for (const auto& [name, value] : scales)
     if (!(value > 0) || !std::isfinite(value))
       return fail(MPCORE_INVALID_ARGUMENT, "%s: %s must be finite and > 0 (got %g)", kName, name,

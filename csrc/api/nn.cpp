@@ -15,8 +15,8 @@ namespace {
 // Elements per task: some microseconds to tens of them, depending on the function.
 constexpr int64_t kTaskElements = int64_t{1} << 15;
 
-// Rows of a column sum that one task adds up. Fixed, so that the order of a sum depends on the number
-// of rows alone.
+// Rows of a column sum that one task adds up. Fixed, so that the order of a sum depends on the
+// number of rows alone.
 constexpr int64_t kGroupRows = 16 * kColumnSumRows;
 // Columns per task are a multiple of this: whole cache lines of any dtype.
 constexpr int64_t kColumnStep = 64;
@@ -260,9 +260,9 @@ mpcore_status mpcore_activation_forward(mpcore_context* ctx, mpcore_activation a
       [&] { return mpcore::activation_forward(ctx, activation, n, x, y, dtype); });
 }
 
-mpcore_status mpcore_dense_backward(mpcore_context* ctx, mpcore_activation activation,
-                                    int64_t rows, int64_t cols, const void* y, const void* dy,
-                                    void* dz, float* db, mpcore_dtype dtype) {
+mpcore_status mpcore_dense_backward(mpcore_context* ctx, mpcore_activation activation, int64_t rows,
+                                    int64_t cols, const void* y, const void* dy, void* dz,
+                                    float* db, mpcore_dtype dtype) {
   return mpcore::guarded(
       [&] { return mpcore::dense_backward(ctx, activation, rows, cols, y, dy, dz, db, dtype); });
 }
@@ -273,16 +273,14 @@ mpcore_status mpcore_softmax(mpcore_context* ctx, int64_t rows, int64_t cols, co
 }
 
 mpcore_status mpcore_softmax_backward(mpcore_context* ctx, int64_t rows, int64_t cols,
-                                      const void* y, const void* dy, void* dx,
-                                      mpcore_dtype dtype) {
+                                      const void* y, const void* dy, void* dx, mpcore_dtype dtype) {
   return mpcore::guarded(
       [&] { return mpcore::softmax_backward(ctx, rows, cols, y, dy, dx, dtype); });
 }
 
 mpcore_status mpcore_softmax_xent(mpcore_context* ctx, int64_t rows, int64_t cols, const void* x,
-                                  const int64_t* labels, const float* scale, float* loss,
-                                  void* dx, mpcore_dtype dtype) {
-  return mpcore::guarded([&] {
-    return mpcore::softmax_xent(ctx, rows, cols, x, labels, scale, loss, dx, dtype);
-  });
+                                  const int64_t* labels, const float* scale, float* loss, void* dx,
+                                  mpcore_dtype dtype) {
+  return mpcore::guarded(
+      [&] { return mpcore::softmax_xent(ctx, rows, cols, x, labels, scale, loss, dx, dtype); });
 }

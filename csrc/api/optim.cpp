@@ -78,8 +78,8 @@ mpcore_status check_arrays(const char* function, int64_t t, const mpcore_optim_t
   return MPCORE_OK;
 }
 
-mpcore_status check_tensors(const char* function, int64_t count,
-                            const mpcore_optim_tensor* tensors, int states) {
+mpcore_status check_tensors(const char* function, int64_t count, const mpcore_optim_tensor* tensors,
+                            int states) {
   if (const auto s = check_size(function, "count", count)) return s;
   if (const auto s = check_pointer(function, "tensors", tensors, count)) return s;
   for (int64_t t = 0; t < count; ++t) {
@@ -117,8 +117,8 @@ mpcore_status check_common(const char* function, double learning_rate, double cl
   return MPCORE_OK;
 }
 
-// Runs kernel(scalars, span) over all elements of all tensors. `scalars` is made by make_scalars() in
-// the library's floating-point mode, not the caller's.
+// Runs kernel(scalars, span) over all elements of all tensors. `scalars` is made by make_scalars()
+// in the library's floating-point mode, not the caller's.
 template <class Scalars, class MakeScalars>
 mpcore_status run_update(mpcore_context* ctx, int64_t count, const mpcore_optim_tensor* tensors,
                          double learning_rate, double clipvalue,
@@ -207,17 +207,16 @@ mpcore_status adam_step(mpcore_context* ctx, const mpcore_adam_args* args, int64
     return fail(MPCORE_INVALID_ARGUMENT, "%s: amsgrad must be 0 or 1 (got %" PRId32 ")", kName,
                 args->amsgrad);
   if (const auto s = check_tensors(kName, count, tensors, args->amsgrad ? 3 : 2)) return s;
-  return run_update(ctx, count, tensors, args->learning_rate, args->clipvalue, &KernelTable::adam,
-                    [&] {
-                      const double t = static_cast<double>(args->step);
-                      return AdamScalars{.alpha = args->learning_rate *
-                                                  std::sqrt(1 - std::pow(args->beta_2, t)) /
-                                                  (1 - std::pow(args->beta_1, t)),
-                                         .one_minus_beta_1 = 1 - args->beta_1,
-                                         .one_minus_beta_2 = 1 - args->beta_2,
-                                         .epsilon = args->epsilon,
-                                         .amsgrad = args->amsgrad != 0};
-                    });
+  return run_update(
+      ctx, count, tensors, args->learning_rate, args->clipvalue, &KernelTable::adam, [&] {
+        const double t = static_cast<double>(args->step);
+        return AdamScalars{.alpha = args->learning_rate * std::sqrt(1 - std::pow(args->beta_2, t)) /
+                                    (1 - std::pow(args->beta_1, t)),
+                           .one_minus_beta_1 = 1 - args->beta_1,
+                           .one_minus_beta_2 = 1 - args->beta_2,
+                           .epsilon = args->epsilon,
+                           .amsgrad = args->amsgrad != 0};
+      });
 }
 
 }  // namespace

@@ -33,8 +33,8 @@ class Partition {
   // Blocks of tensor t are [first_block(t), first_block(t + 1)).
   int64_t first_block(int64_t t) const { return first_[t]; }
 
-  // Calls body(t, begin, end) for the element ranges that blocks [from, to) consist of, in order. The
-  // end may lie beyond the tensor: its last block need not be full.
+  // Calls body(t, begin, end) for the element ranges that blocks [from, to) consist of, in order.
+  // The end may lie beyond the tensor: its last block need not be full.
   template <class Body>
   void for_each_piece(int64_t from, int64_t to, Body&& body) const {
     int64_t t = std::upper_bound(first_, first_ + count_ + 1, from) - first_ - 1;

@@ -1,5 +1,5 @@
-// F64x16: sixteen double lanes as a plain array that the compiler turns into the level's vectors. For
-// what is done in double: updates of f64 parameters. The operations are those of F32x16.
+// F64x16: sixteen double lanes as a plain array that the compiler turns into the level's vectors.
+// For what is done in double: updates of f64 parameters. The operations are those of F32x16.
 #ifndef MPCORE_KERNELS_F64X16_INL_H_
 #define MPCORE_KERNELS_F64X16_INL_H_
 

@@ -35,7 +35,8 @@ struct F64Words {
 constexpr int64_t kFiniteBlock = 2048;
 
 // |x| plus one unit of the exponent carries into the sign bit if and only if the exponent is all
-// ones, so one OR over a block decides it. OR has a latency of one cycle: one accumulator is enough.
+// ones, so one OR over a block decides it. OR has a latency of one cycle: one accumulator is
+// enough.
 template <class Words>
 inline bool finite_block(const char* x, int64_t n) {
   using Word = typename Words::Word;
@@ -102,9 +103,10 @@ bool unscale_kernel(void* x, mpcore_dtype dtype, int64_t n, double multiplier) {
   }
 }
 
-// Lane j of sixteen sums the squares of elements j, j + 16, ... in double (exact squares, unless the
-// elements are doubles), then the lanes are added by halving: j with j + 8, j + 4, j + 2, j + 1.
-// Nothing is scaled: squares of doubles beyond about 1e154 overflow, below 1e-154 they lose bits.
+// Lane j of sixteen sums the squares of elements j, j + 16, ... in double (exact squares, unless
+// the elements are doubles), then the lanes are added by halving: j with j + 8, j + 4, j + 2, j
+// + 1. Nothing is scaled: squares of doubles beyond about 1e154 overflow, below 1e-154 they lose
+// bits.
 template <class T>
 inline double sum_squares_of(const T* x, int64_t n) {
   F64x16 sum = F64x16::zero();

@@ -1,5 +1,5 @@
-// Activations, bias gradients, softmax, and softmax cross-entropy. Arithmetic is fp32 and each output
-// is rounded once; sums run in a fixed order. The floating-point mode is kIeee.
+// Activations, bias gradients, softmax, and softmax cross-entropy. Arithmetic is fp32 and each
+// output is rounded once; sums run in a fixed order. The floating-point mode is kIeee.
 #ifndef MPCORE_KERNELS_NN_INL_H_
 #define MPCORE_KERNELS_NN_INL_H_
 
@@ -44,8 +44,8 @@ inline F32x16 activation_backward(F32x16 y, F32x16 dy) {
 // Columns whose sums are carried together: 2 KiB of the nearest cache.
 constexpr int64_t kColumnBlock = 512;
 
-// A leaf sums the fp32 dz of its rows in increasing order, in fp32, from 0; leaves are added to db in
-// increasing order, in double. A column's sum depends on no other column.
+// A leaf sums the fp32 dz of its rows in increasing order, in fp32, from 0; leaves are added to db
+// in increasing order, in double. A column's sum depends on no other column.
 template <mpcore_activation kActivation, class T>
 inline void dense_backward_of(int64_t rows, int64_t cols, int64_t row_stride, const T* y,
                               const T* dy, T* dz, double* db) {
@@ -86,22 +86,22 @@ void dense_backward_kernel(mpcore_activation f, int64_t rows, int64_t cols, int6
 
 // --- Softmax -------------------------------------------------------------------------------------
 
-// A row as vectors in which the lanes past its end are -inf, which neither the maximum nor the sum of
-// exponentials notices.
+constexpr float kLaneIndex[kLanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+
+// A row as vectors in which the lanes past its end are -inf, which neither the maximum nor the sum
+// of exponentials notices.
 template <class T>
 inline F32x16 load_logits(const T* p, Whole count) {
   return load(p, count);
 }
 template <class T>
 inline F32x16 load_logits(const T* p, int count) {
-  float v[kLanes];
-  load(p, count).store(v);
-  for (int j = count; j < kLanes; ++j) v[j] = -__builtin_inff();
-  return F32x16::load(v);
+  const Mask16 live = less(F32x16::load(kLaneIndex), F32x16::set(static_cast<float>(count)));
+  return select(live, load(p, count), F32x16::set(-__builtin_inff()));
 }
 
-// Maximum of a row and the sum of e^(x - max) over it: sixteen lane sums, added by halving. A NaN or
-// +inf, or a row of nothing but -inf, makes the sum NaN.
+// Maximum of a row and the sum of e^(x - max) over it: sixteen lane sums, added by halving. A NaN
+// or +inf, or a row of nothing but -inf, makes the sum NaN.
 struct RowSum {
   float max, sum;
 };
@@ -112,9 +112,8 @@ inline RowSum sum_exp(const T* x, int64_t cols) {
   const float largest = reduce_max(top);
   const F32x16 shift = F32x16::set(largest);
   F32x16 sum = F32x16::zero();
-  for_each_vector(cols, [&](int64_t j, auto count) {
-    sum = sum + exp(load_logits(x + j, count) - shift);
-  });
+  for_each_vector(
+      cols, [&](int64_t j, auto count) { sum = sum + exp(load_logits(x + j, count) - shift); });
   return {largest, reduce_add(sum)};
 }
 

@@ -10,6 +10,16 @@
 
 namespace {
 
+// Three tasks that wait for each other: they need three threads.
+void call_together(mpcore_context* ctx) {
+  std::atomic<int> arrived{0};
+  Session session(ctx);
+  session.parallel_for(3, FpMode::kIeee, [&](int64_t) {
+    ++arrived;
+    while (arrived < 3) std::this_thread::yield();
+  });
+}
+
 int exit_code_of_child(void (*child)(mpcore_context*), mpcore_context* ctx) {
   const pid_t pid = fork();
   if (pid == 0) {
@@ -41,8 +51,9 @@ void test_fork_then_use() {
 
   const int code = exit_code_of_child(
       [](mpcore_context* inherited) {
-        EXPECT(call(inherited) && call(inherited));
-        EXPECT(call(nullptr) && call(nullptr));
+        call_together(inherited);
+        call_together(nullptr);
+        EXPECT(call(inherited) && call(nullptr));
         int32_t threads = 0;
         EXPECT(mpcore_get_num_threads(nullptr, &threads) == MPCORE_OK && threads == 3);
         const char* isa = "";

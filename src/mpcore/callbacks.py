@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, TextIO
 
-from tqdm import tqdm
+from tqdm import tqdm  # type: ignore[import-untyped]
 
 Logs = dict[str, Any]
 
@@ -83,8 +83,9 @@ class History(Callback):
 
 def format_logs(logs: Logs) -> str:
     """Return logs as one line: 'loss: 0.0123 - accuracy: 0.9876'."""
+    # Four digits for measures; counts and scales whole.
     return " - ".join(
-        f"{key}: {value}" if isinstance(value, int) else f"{key}: {value:.4g}"
+        f"{key}: {value:.0f}" if abs(value) >= 1000 else f"{key}: {value:.4g}"
         for key, value in logs.items()
     )
 

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
+from tqdm import tqdm  # type: ignore[import-untyped]
 
 from mpcore import _paths, ops, train
 from mpcore.callbacks import Callback, Logs, format_logs
@@ -19,8 +19,14 @@ from mpcore.callbacks import Callback, Logs, format_logs
 class _Print(argparse.Action):
     """An option that prints something and ends the program."""
 
-    def __init__(self, *args: Any, text: Callable[[], object], **kwargs: Any) -> None:
-        super().__init__(*args, nargs=0, **kwargs)
+    def __init__(
+        self,
+        option_strings: Sequence[str],
+        dest: str,
+        text: Callable[[], object],
+        help: str,
+    ) -> None:
+        super().__init__(option_strings, dest, nargs=0, help=help)
         self._text = text
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
@@ -110,9 +116,8 @@ def _info(arguments: argparse.Namespace) -> int:
     print(f"threads   {cpu['num_threads']}")
     print(f"level     {cpu['isa']}")
     for level in cpu["levels"]:
-        state = "yes" if level["available"] else "no"
-        reason = f"  ({level['reason']})" if level["reason"] else ""
-        print(f"          {level['name']:<12} {state}{reason}")
+        state = "yes" if level["available"] else f"no: {level['reason']}"
+        print(f"          {level['name']:<12} {state}")
     for key, value in machine["environment"].items():
         print(f"set       {key}={value}")
     packages = [f"{name} {number}" for name, number in machine["packages"].items()]

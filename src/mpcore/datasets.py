@@ -39,7 +39,7 @@ def load_digits(
     Learning Repository, 1998, CC BY 4.0.
     """
     try:
-        from sklearn import datasets
+        from sklearn import datasets  # type: ignore[import-untyped]
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             "`load_digits` needs scikit-learn: pip install 'mpcore[data]'",

@@ -132,7 +132,7 @@ class MeanMetricWrapper(_WeightedMean):
 
 def _wide(y_pred: object) -> np.ndarray:
     """Return predictions as an array of at least float32."""
-    array = unwrap(y_pred)
+    array: np.ndarray = unwrap(y_pred)
     if array.dtype.itemsize < 4 and array.dtype.kind not in "iub":
         return np.asarray(ops.cast(array, "float32"))
     return array
@@ -154,11 +154,11 @@ def _same_shape(y_true: np.ndarray, y_pred: np.ndarray) -> np.ndarray:
 
 def _mean_last(values: np.ndarray) -> np.ndarray:
     """Return the mean over the last axis; shape (n,) is one value per sample."""
-    return values.mean(axis=-1) if values.ndim > 1 else values
+    return np.asarray(values.mean(axis=-1)) if values.ndim > 1 else values
 
 
 def _equal(y_true: np.ndarray, y_pred: np.ndarray) -> np.ndarray:
-    return (_same_shape(y_true, y_pred) == y_pred).astype(np.float32)
+    return np.asarray(_same_shape(y_true, y_pred) == y_pred, dtype=np.float32)
 
 
 def _sparse_categorical(y_true: np.ndarray, y_pred: np.ndarray) -> np.ndarray:

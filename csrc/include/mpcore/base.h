@@ -93,7 +93,7 @@ typedef int32_t (*mpcore_parallel_for)(void* host, int64_t n, mpcore_task task, 
 typedef struct mpcore_context_options {
   uint32_t struct_size;
   /// Threads that take part in a call, the caller included; 0: MPCORE_NUM_THREADS, else the CPUs
-  /// this process may use (affinity mask and cgroup quota).
+  /// this process may use (affinity mask and cgroup quota). At most 1024.
   int32_t num_threads;
   /// Name of an ISA level, or NULL: MPCORE_ISA, else the best this CPU has.
   const char* isa;
@@ -111,9 +111,10 @@ typedef struct mpcore_context_options {
 /// Errors: INVALID_ARGUMENT (options), UNSUPPORTED (this CPU lacks the level), OUT_OF_MEMORY.
 MPCORE_API mpcore_status mpcore_context_create(const mpcore_context_options* options,
                                                mpcore_context** out);
-/// Destroys a context and joins its threads. NULL is ignored.
+/// Destroys a context and joins its threads. NULL is ignored. No call may be using it.
 MPCORE_API void mpcore_context_destroy(mpcore_context* ctx);
-/// Sets how many threads calls use from now on; 0 restores the default.
+/// Sets how many threads calls use from now on; 0 restores the default. This and mpcore_set_isa are
+/// MPCORE_BUSY from inside a task of the same context.
 MPCORE_API mpcore_status mpcore_set_num_threads(mpcore_context* ctx, int32_t num_threads);
 MPCORE_API mpcore_status mpcore_get_num_threads(mpcore_context* ctx, int32_t* num_threads);
 /// Forces a level by name; NULL restores the default. A level that does not exist is
@@ -135,8 +136,9 @@ MPCORE_API const char* mpcore_cpu_name(void);
 
 // --- Buffers -------------------------------------------------------------------------------------
 
-/// 64-byte aligned memory from the library's pool: freed blocks are kept (bounded) and handed out
-/// again without page faults. The contents are undefined. Any thread may free.
+/// 64-byte aligned memory from the library's pool: freed blocks are kept, up to an eighth of the
+/// memory this process may use and 1 GiB, and handed out again without page faults. The contents
+/// are undefined. Any thread may free.
 MPCORE_API mpcore_status mpcore_buffer_allocate(int64_t size, void** out);
 /// Gives a block back. NULL is ignored. @p size is the size it was allocated with.
 MPCORE_API void mpcore_buffer_free(void* pointer, int64_t size);

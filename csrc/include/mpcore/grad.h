@@ -24,13 +24,14 @@ MPCORE_API mpcore_status mpcore_all_finite(mpcore_context* ctx, int64_t count,
                                            const mpcore_tensor_ref* tensors, int32_t* finite);
 
 /// Multiplies every element by @p multiplier in place (fp32 arithmetic; f64 in f64), rounding once,
-/// and reports whether all *results* are finite. @p finite may be NULL.
+/// and reports whether all *results* are finite. @p finite may be NULL. Tensors must not overlap.
 MPCORE_API mpcore_status mpcore_unscale(mpcore_context* ctx, int64_t count,
                                         const mpcore_tensor_ref* tensors, double multiplier,
                                         int32_t* finite);
 
 /// Euclidean norms. Squares are summed in double over a fixed tree, so they neither overflow nor
-/// underflow for f32, f16, bf16, and the bits are the same on every level and thread count.
+/// underflow for f32, f16, bf16 (f64 norms overflow above 2^511), and the bits are the same on
+/// every level and thread count.
 ///
 /// @param norms   count values, one per tensor, or NULL.
 /// @param global  the norm over all tensors, or NULL.

@@ -3,7 +3,8 @@
 ///
 /// Matrices are row-major and contiguous here. f32, f16, and bf16 are read and written; arithmetic
 /// is fp32 with one rounding per output. The bits are the same on every level and for any number of
-/// threads.
+/// threads, those of NaN aside. exp(x) below 2^-126 counts as zero, so sigmoid and softmax have no
+/// subnormal results of their own making.
 #ifndef MPCORE_NN_H_
 #define MPCORE_NN_H_
 
@@ -20,7 +21,8 @@ MPCORE_API mpcore_status mpcore_activation_forward(mpcore_context* ctx,
                                                    const void* x, void* y, mpcore_dtype dtype);
 
 /// Backward of z -> y = activation(z) and of the bias that was added to z, in one pass:
-/// dz = dy * activation'(z), expressed through y, and db[j] = sum_i dz[i, j] (of the fp32 dz).
+/// dz = dy * activation'(z), expressed through y, and db[j] = sum_i dz[i, j] (of the fp32 dz): sums
+/// over 64 rows in fp32, those over 16 such leaves in double, all groups in double, rounded once.
 ///
 /// @param y   rows x cols, the activation's output; NULL allowed for LINEAR.
 /// @param dy  rows x cols.
@@ -51,7 +53,7 @@ MPCORE_API mpcore_status mpcore_softmax_backward(mpcore_context* ctx, int64_t ro
 /// @param scale   rows fp32 factors of the gradient (weight / batch size * loss scale); ignored
 ///                without dx.
 /// @param loss    rows fp32 values, or NULL.
-/// @param dx      rows x cols of @p dtype, or NULL.
+/// @param dx      rows x cols of @p dtype, or NULL; may equal x.
 MPCORE_API mpcore_status mpcore_softmax_xent(mpcore_context* ctx, int64_t rows, int64_t cols,
                                              const void* x, const int64_t* labels,
                                              const float* scale, float* loss, void* dx,

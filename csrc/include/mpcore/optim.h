@@ -5,7 +5,8 @@
 /// the optimizer's rule; write w, the state, and the low-precision copy of w (rounded once, to
 /// nearest even). Arithmetic is fp32 without contraction (f64 for f64 parameters). Subnormal inputs
 /// and results count as zero inside an update, on every level, so that moments which have decayed
-/// away do not slow it. The bits are the same on every level and for any number of threads.
+/// away do not slow it. The bits are the same on every level and for any number of threads, those
+/// of NaN aside.
 ///
 /// An update does not look for infinities or NaN: call `mpcore_all_finite` first and skip the step.
 #ifndef MPCORE_OPTIM_H_
@@ -18,12 +19,13 @@ extern "C" {
 #endif
 
 /// One parameter with everything its update touches. Arrays are contiguous, hold `size` elements,
-/// and do not overlap.
+/// and do not overlap. Overlap is checked within a tensor; that no two tensors of a call share
+/// memory is the caller's promise.
 typedef struct mpcore_optim_tensor {
   int64_t size;
   void* param;               ///< Read and written.
   const void* grad;          ///< Read only; f32, f16, bf16 (f64 with an f64 param).
-  void* copy;                ///< Low-precision copy of param, written; NULL: none.
+  void* copy;                ///< Low-precision copy of param as stored, written; NULL: none.
   void* state[4];            ///< Of the state dtype: f32, or f64 for f64 params. Unused ones NULL.
   mpcore_dtype param_dtype;  ///< f32, f16, bf16, or f64.
   mpcore_dtype grad_dtype;

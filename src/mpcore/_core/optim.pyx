@@ -18,31 +18,30 @@ cdef enum:
 
 cdef int _fill(
         mpcore_optim_tensor* tensor, param, grad, copy, tuple states, double multiplier,
-        double decay, Py_ssize_t i) except -1:
+        double decay) except -1:
     cdef int32_t state_dtype
     cdef Py_ssize_t j
-    tensor.param_dtype = output_code(param, f"params[{i}]")
+    tensor.param_dtype = output_code(param, "params")
     tensor.param = cnp.PyArray_DATA(<cnp.ndarray>param)
     tensor.size = cnp.PyArray_SIZE(<cnp.ndarray>param)
-    tensor.grad_dtype = input_code(grad, f"grads[{i}]")
-    require_size(grad, f"grads[{i}]", tensor.size)
+    tensor.grad_dtype = input_code(grad, "grads")
+    require_size(grad, "grads", tensor.size)
     tensor.grad = cnp.PyArray_DATA(<cnp.ndarray>grad)
     if copy is not None:
-        tensor.copy_dtype = output_code(copy, f"copies[{i}]")
-        require_size(copy, f"copies[{i}]", tensor.size)
+        tensor.copy_dtype = output_code(copy, "copies")
+        require_size(copy, "copies", tensor.size)
         tensor.copy = cnp.PyArray_DATA(<cnp.ndarray>copy)
     if len(states) > MAX_STATES:
         raise ValueError(
-            f"`states[{i}]` must hold at most {MAX_STATES} arrays. "
+            f"`states` must hold at most {MAX_STATES} arrays per tensor. "
             f"Received: {len(states)}")
     state_dtype = (
         MPCORE_DTYPE_F64 if tensor.param_dtype == MPCORE_DTYPE_F64
         else MPCORE_DTYPE_F32)
     for j in range(len(states)):
         state = states[j]
-        name = f"states[{i}][{j}]"
-        require_code(state, name, output_code(state, name), state_dtype)
-        require_size(state, name, tensor.size)
+        require_code(state, "states", output_code(state, "states"), state_dtype)
+        require_size(state, "states", tensor.size)
         tensor.state[j] = cnp.PyArray_DATA(<cnp.ndarray>state)
     tensor.grad_multiplier = multiplier
     tensor.weight_decay = decay
@@ -85,9 +84,12 @@ cdef class _Tensors:
         if self.data == NULL:
             raise MemoryError
         for i in range(self.count):
-            _fill(
-                &self.data[i], params[i], grads[i], copies[i], states[i],
-                multipliers[i], decays[i], i)
+            try:
+                _fill(
+                    &self.data[i], params[i], grads[i], copies[i], states[i],
+                    multipliers[i], decays[i])
+            except (TypeError, ValueError) as error:
+                raise type(error)(f"Tensor {i}: {error}") from None
 
     def __dealloc__(self):
         PyMem_Free(self.data)

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from mpcore import autocast, dtypes, initializers
+from mpcore import autocast, constraints, dtypes, initializers, regularizers
 from mpcore.layers.calling import (
     call_context,
     cast_floating,
@@ -160,7 +160,7 @@ class Layer:
         trainable : bool, default True
         autocast : bool, default True
             False: read in the stored dtype also inside this layer's call.
-        regularizer, constraint : callable or None
+        regularizer, constraint : str, dict, callable or None
             See `mpcore.regularizers` and `mpcore.constraints`.
         aggregation : {'none', 'mean', 'sum', 'only_first_replica'} or None
         name : str, optional
@@ -182,8 +182,8 @@ class Layer:
                 trainable=trainable,
                 autocast=autocast,
                 aggregation=aggregation,
-                regularizer=regularizer,
-                constraint=constraint,
+                regularizer=regularizers.get(regularizer),
+                constraint=constraints.get(constraint),
             )
         self._weights.append(variable)
         return variable

@@ -13,31 +13,39 @@ from mpcore.tape import unwrap
 EPSILON = 1e-7
 
 
-def class_indices(y_true: np.ndarray, classes_shape: tuple[int, ...]) -> np.ndarray:
-    """Return int64 labels for predictions of shape (..., classes).
+def _class_indices(y_true: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Return int64 labels for predictions of a shape (..., classes).
 
     Raises
     ------
     ValueError
-        If the shapes differ, or labels are not integers in [0, classes).
+        If the shapes differ, or labels are not whole numbers.
     """
-    *rows, classes = classes_shape
+    rows = shape[:-1]
     if y_true.shape == (*rows, 1):
         y_true = y_true[..., 0]
-    if y_true.shape != tuple(rows):
+    if y_true.shape != rows:
         raise ValueError(
             "Integer labels must have the shape of the predictions without the last "
-            f"dimension, {tuple(rows)}. Received: y_true.shape={y_true.shape}"
+            f"dimension, {rows}. Received: y_true.shape={y_true.shape}"
         )
     labels = y_true.astype(np.int64, copy=False)
     if y_true.dtype.kind not in "iub" and not np.array_equal(labels, y_true):
-        raise ValueError(f"Labels must be integers. Received dtype {y_true.dtype}.")
-    if labels.size and not 0 <= labels.min() <= labels.max() < classes:
+        raise ValueError(f"Labels must be integers. Received: dtype {y_true.dtype}")
+    return labels
+
+
+def _one_hot(labels: np.ndarray, y_pred: Any) -> np.ndarray:
+    """Return rows with a one at the label, in the shape and dtype of predictions."""
+    classes = y_pred.shape[-1]
+    if labels.size and not (0 <= labels.min() and labels.max() < classes):
         raise ValueError(
             f"Labels must be in [0, {classes}). "
-            f"Received: labels in [{labels.min()}, {labels.max()}]"
+            f"Received: labels from {labels.min()} to {labels.max()}"
         )
-    return labels
+    rows = np.zeros(y_pred.shape, dtypes.numpy_dtype(y_pred.dtype))
+    np.put_along_axis(rows, labels[..., None], 1, axis=-1)
+    return rows
 
 
 def _log_probabilities(probabilities: Any) -> Any:
@@ -93,13 +101,11 @@ class SparseCategoricalCrossentropy(Loss):
 
     def call(self, y_true: np.ndarray, y_pred: Any) -> Any:
         """Return the float32 loss of each row."""
-        labels = class_indices(y_true, tuple(y_pred.shape))
+        labels = _class_indices(y_true, tuple(y_pred.shape))
         if self.from_logits:
             return ops.sparse_softmax_cross_entropy(labels, y_pred)
         y_pred = wide(y_pred)
-        one_hot = np.zeros(y_pred.shape, dtypes.numpy_dtype(y_pred.dtype))
-        np.put_along_axis(one_hot, labels[..., None], 1, axis=-1)
-        picked = ops.multiply(one_hot, _log_probabilities(y_pred))
+        picked = ops.multiply(_one_hot(labels, y_pred), _log_probabilities(y_pred))
         return ops.negative(ops.sum(picked, axis=-1))
 
     def get_config(self) -> dict[str, Any]:

@@ -110,10 +110,15 @@ class LossScaleOptimizer(Optimizer):
 
     Examples
     --------
-    >>> optimizer = LossScaleOptimizer(Adam(1e-3))
+    >>> from mpcore import GradientTape, Variable
+    >>> from mpcore.optimizers import SGD
+    >>> w = Variable(3.0)
+    >>> optimizer = LossScaleOptimizer(SGD(0.25))
     >>> with GradientTape() as tape:
-    ...     loss = optimizer.scale_loss(model_loss())
-    >>> optimizer.apply(tape.gradient(loss, variables), variables)
+    ...     loss = optimizer.scale_loss(w * w)
+    >>> optimizer.apply(tape.gradient(loss, [w]), [w])
+    >>> float(w), optimizer.last_step_applied
+    (1.5, True)
     """
 
     # A plain attribute: reading it must not go through __getattr__.
@@ -279,8 +284,8 @@ class LossScaleOptimizer(Optimizer):
         self.inner_optimizer.built = value
 
     @property
-    def _model_variables(self) -> Sequence[Variable]:
-        return self.inner_optimizer._model_variables
+    def _trainable_variables(self) -> list[Variable]:
+        return self.inner_optimizer._trainable_variables
 
     @property
     def _counter(self) -> Variable:

@@ -288,7 +288,7 @@ def _progress(verbose: str | int) -> list[Callback]:
         )
     if verbose == 0:
         return []
-    return [ProgressBar(bar={1: True, 2: False}.get(verbose))]  # type: ignore[call-overload]
+    return [ProgressBar(bar=None if verbose == "auto" else verbose == 1)]
 
 
 def _result(logs: Logs, return_dict: bool) -> Any:

@@ -1,5 +1,6 @@
 """One step of training or evaluation, and the totals over an epoch."""
 
+from collections.abc import Callable
 from typing import Any
 
 from mpcore import losses, metrics, optimizers
@@ -34,7 +35,10 @@ class Trainer:
         scale_loss: bool,
     ) -> None:
         self._model = model
-        self.optimizer = optimizers.get(optimizer)
+        made = optimizers.get(optimizer)
+        if made is None:
+            raise TypeError("`optimizer` must be an optimizer. Received: None")
+        self.optimizer = made
         if scale_loss and not isinstance(self.optimizer, LossScaleOptimizer):
             self.optimizer = LossScaleOptimizer(
                 self.optimizer, name="loss_scale_optimizer"
@@ -48,7 +52,7 @@ class Trainer:
                 f"Received: {', '.join(names[1:])}"
             )
         self._variables: list[Variable] | None = None
-        self._regularized: list[Variable] = []
+        self._penalties: list[tuple[Callable[..., Any], Variable]] = []
         self._loss_total = 0.0
         self._samples = 0
         self._skipped_before = 0
@@ -103,7 +107,9 @@ class Trainer:
 
     def _look_up_variables(self) -> list[Variable]:
         variables = self._variables = self._model.trainable_variables
-        self._regularized = [v for v in variables if v.regularizer is not None]
+        self._penalties = [
+            (v.regularizer, v) for v in variables if v.regularizer is not None
+        ]
         return variables
 
     def _total_loss(self, batch: Arrays, y_pred: Any) -> Any:
@@ -114,8 +120,8 @@ class Trainer:
                 "The loss of a model must be a scalar; give it the reduction "
                 f"'sum_over_batch_size' or 'sum'. Received: shape {loss.shape}"
             )
-        for variable in self._regularized:
-            loss = loss + variable.regularizer(variable)
+        for penalty, variable in self._penalties:
+            loss = loss + penalty(variable)
         return loss
 
     def _count(self, batch: Arrays, y_pred: Any, loss: Any) -> None:

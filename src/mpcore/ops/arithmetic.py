@@ -26,7 +26,9 @@ def subtract(a: Any, b: Any) -> np.ndarray | Tensor:
 
 def multiply(a: Any, b: Any) -> np.ndarray | Tensor:
     """Return a * b."""
-    return binary(a, b, np.multiply, lambda g, a, b, y: g * b, lambda g, a, b, y: g * a)
+    return binary(
+        a, b, np.multiply, lambda g, a, b, y: g * b, lambda g, a, b, y: g * a, "ab"
+    )
 
 
 def divide(a: Any, b: Any) -> np.ndarray | Tensor:
@@ -37,6 +39,7 @@ def divide(a: Any, b: Any) -> np.ndarray | Tensor:
         np.true_divide,
         lambda g, a, b, y: g / b,
         lambda g, a, b, y: -g * (a / b) / b,
+        keep="ab",
     )
 
 
@@ -48,6 +51,7 @@ def maximum(a: Any, b: Any) -> np.ndarray | Tensor:
         np.maximum,
         lambda g, a, b, y: np.where(a < b, 0, g).astype(g.dtype),
         lambda g, a, b, y: np.where(a < b, g, 0).astype(g.dtype),
+        keep="ab",
     )
 
 
@@ -59,6 +63,7 @@ def minimum(a: Any, b: Any) -> np.ndarray | Tensor:
         np.minimum,
         lambda g, a, b, y: np.where(a > b, 0, g).astype(g.dtype),
         lambda g, a, b, y: np.where(a > b, g, 0).astype(g.dtype),
+        keep="ab",
     )
 
 
@@ -72,7 +77,7 @@ def power(a: Any, b: Any) -> np.ndarray | Tensor:
     def d_b(g: np.ndarray, a: np.ndarray, b: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.where(a > 0, g * y * np.log(a), 0).astype(g.dtype)
 
-    return binary(a, b, np.power, d_a, d_b)
+    return binary(a, b, np.power, d_a, d_b, keep="aby")
 
 
 def negative(x: Any) -> np.ndarray | Tensor:
@@ -82,24 +87,24 @@ def negative(x: Any) -> np.ndarray | Tensor:
 
 def square(x: Any) -> np.ndarray | Tensor:
     """Return x * x."""
-    return unary(x, np.square, lambda g, x, y: g * x * 2)
+    return unary(x, np.square, lambda g, x, y: g * x * 2, keep="x")
 
 
 def sqrt(x: Any) -> np.ndarray | Tensor:
     """Return the square root of x; NaN for x < 0."""
-    return unary(x, np.sqrt, lambda g, x, y: g / y / 2)
+    return unary(x, np.sqrt, lambda g, x, y: g / y / 2, keep="y")
 
 
 def exp(x: Any) -> np.ndarray | Tensor:
     """Return e ** x."""
-    return unary(x, np.exp, lambda g, x, y: g * y)
+    return unary(x, np.exp, lambda g, x, y: g * y, keep="y")
 
 
 def log(x: Any) -> np.ndarray | Tensor:
     """Return the natural logarithm of x; -inf for 0 and NaN for x < 0."""
-    return unary(x, np.log, lambda g, x, y: g / x)
+    return unary(x, np.log, lambda g, x, y: g / x, keep="x")
 
 
 def abs(x: Any) -> np.ndarray | Tensor:
     """Return |x|; the gradient at 0 is 0."""
-    return unary(x, np.absolute, lambda g, x, y: g * np.sign(x))
+    return unary(x, np.absolute, lambda g, x, y: g * np.sign(x), keep="x")

@@ -19,26 +19,31 @@ Unary = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 Binary = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 """(gradient, a, b, y) -> gradient of one operand, before it is summed to its shape."""
 
+_NOT_KEPT = np.empty(0, F32)
+
 
 def checked(x: Any) -> np.ndarray:
-    """Return the array in `x`; TypeError if its dtype is none of ours."""
-    array = as_array(x)
+    """Return the array in `x`, native; TypeError if its dtype is none of ours."""
+    return _supported(as_array(x))
+
+
+def _supported(array: np.ndarray) -> np.ndarray:
     try:
         dtypes.canonical(array.dtype)
     except ValueError as error:
         raise TypeError(str(error)) from None
-    return array
+    return array if array.dtype.isnative else contiguous(array)
 
 
 def work_dtype(dtype: np.dtype) -> np.dtype:
     """Return the dtype to compute in."""
-    return F32 if dtype in HALVES else dtype.newbyteorder("=")
+    return F32 if dtype in HALVES else dtype
 
 
 def widened(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Return the array in a dtype to compute in."""
     if array.dtype == dtype:
-        return contiguous(array) if not array.dtype.isnative else array
+        return array
     if dtypes.is_floating(dtype):
         return to_dtype(array, dtype)
     return array.astype(dtype)
@@ -58,70 +63,74 @@ def unbroadcast(gradient: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return sums.reshape(shape)
 
 
-def unary(x: Any, forward: np.ufunc, derivative: Unary) -> np.ndarray | Tensor:
-    """Apply a ufunc of one array."""
+def unary(
+    x: Any, forward: np.ufunc, derivative: Unary, keep: str = ""
+) -> np.ndarray | Tensor:
+    """Apply a ufunc of one array; `keep` names what the derivative uses: x, y."""
     array = checked(x)
     work = work_dtype(array.dtype)
     with np.errstate(all="ignore"):
         wide = np.asarray(forward(widened(array, work)))
     result = to_dtype(wide, array.dtype) if array.dtype in HALVES else wide
+    kept = [
+        value if name in keep else _NOT_KEPT
+        for name, value in (("x", array), ("y", result))
+    ]
 
     def backward(gradient: np.ndarray, wanted: tuple[bool, ...]) -> Gradients:
+        g, *values = (widened(value, work) for value in (gradient, *kept))
         with np.errstate(all="ignore"):
-            return (
-                derivative(
-                    widened(gradient, work),
-                    widened(array, work),
-                    widened(result, work),
-                ),
-            )
+            return (derivative(g, *values),)
 
     return record(result, (x,), backward)
 
 
-def _common(arrays: list[np.ndarray], operands: tuple[Any, ...]) -> np.dtype:
-    """Return the dtype in which operands meet; Python numbers are weak."""
-    kinds = {"f": 0.0, "b": False}
-    python = [is_python(x) for x in operands]
-    if all(python):
-        return dtypes.promote(*(array.dtype for array in arrays))
-    return dtypes.promote(
-        *(
-            kinds.get(array.dtype.kind, 0) if weak else array.dtype.newbyteorder("=")
-            for array, weak in zip(arrays, python, strict=True)
-        )
-    )
-
-
 def binary(
-    a: Any, b: Any, forward: np.ufunc, d_a: Binary, d_b: Binary
+    a: Any, b: Any, forward: np.ufunc, d_a: Binary, d_b: Binary, keep: str = ""
 ) -> np.ndarray | Tensor:
-    """Apply a ufunc of two broadcast arrays."""
-    # A Python number is not rounded to the dtype of the other operand first.
-    arrays = [np.asarray(x) if is_python(x) else checked(x) for x in (a, b)]
-    if is_python(a) and is_python(b):
-        arrays = [checked(a), checked(b)]
-    common = _common(arrays, (a, b))
+    """Apply a ufunc of two arrays; `keep` names what the derivatives use: a, b, y."""
+    left, right, common = _operands(a, b)
     work = work_dtype(common)
-    left, right = arrays
     with np.errstate(all="ignore"):
         wide = np.asarray(forward(widened(left, work), widened(right, work)))
     result = to_dtype(wide, common) if common in HALVES else wide
+    shapes = left.shape, right.shape
+    kept = [
+        value if name in keep else _NOT_KEPT
+        for name, value in (("a", left), ("b", right), ("y", result))
+    ]
 
     def backward(gradient: np.ndarray, wanted: tuple[bool, ...]) -> Gradients:
-        operands = (
-            widened(gradient, work),
-            widened(left, work),
-            widened(right, work),
-            widened(result, work),
-        )
+        g, *values = (widened(value, work) for value in (gradient, *kept))
         with np.errstate(all="ignore"):
-            return (
-                unbroadcast(d_a(*operands), left.shape) if wanted[0] else None,
-                unbroadcast(d_b(*operands), right.shape) if wanted[1] else None,
+            return tuple(
+                unbroadcast(derivative(g, *values), shape) if want else None
+                for derivative, shape, want in zip(
+                    (d_a, d_b), shapes, wanted, strict=True
+                )
             )
 
     return record(result, (a, b), backward)
+
+
+def _operands(a: Any, b: Any) -> tuple[np.ndarray, np.ndarray, np.dtype]:
+    """Return two arrays and the dtype in which they meet; Python numbers are weak."""
+    weak = is_python(a), is_python(b)
+    if weak[0] == weak[1]:
+        left, right = checked(a), checked(b)
+        if left.dtype == right.dtype:
+            return left, right, left.dtype
+        return left, right, dtypes.promote(left.dtype, right.dtype)
+    # A Python number is not rounded to the dtype of the array first.
+    left, right = (
+        _supported(np.asarray(x)) if python else checked(x)
+        for x, python in zip((a, b), weak, strict=True)
+    )
+    strong, number = (right, left) if weak[0] else (left, right)
+    dtype = strong.dtype
+    if not dtypes.is_floating(dtype):
+        dtype = dtypes.promote(dtype, {"f": 0.0, "b": False}.get(number.dtype.kind, 0))
+    return left, right, dtype
 
 
 def accumulate(total: np.ndarray, gradient: np.ndarray, owned: bool) -> np.ndarray:

@@ -187,7 +187,7 @@ def dropout(x: Any, rate: float, generator: np.random.Generator) -> np.ndarray |
     if not 0 <= rate <= 1:
         raise ValueError(f"`rate` must be in [0, 1]. Received: rate={rate}")
     array = checked(x)
-    dtype, work = array.dtype.newbyteorder("="), work_dtype(array.dtype)
+    dtype, work = array.dtype, work_dtype(array.dtype)
     if work.kind != "f":
         raise TypeError(f"Cannot apply dropout to {dtype.name!r}: it is not floating.")
     dropped = generator.random(array.shape, dtype=np.float32) < rate

@@ -51,6 +51,14 @@ class Adam(FusedOptimizer):
     ----------
     Kingma & Ba, "Adam: A Method for Stochastic Optimization", the form before section
     2.1. Reddi et al., "On the Convergence of Adam and Beyond" (amsgrad).
+
+    Examples
+    --------
+    >>> w = Variable([1.0, 2.0])
+    >>> optimizer = Adam(0.25)
+    >>> optimizer.apply([[1.0, -1.0]], [w])
+    >>> w.numpy().round(4).tolist()
+    [0.75, 2.25]
     """
 
     def __init__(

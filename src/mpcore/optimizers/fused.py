@@ -57,7 +57,7 @@ class FusedOptimizer(Optimizer):
         *slots: Sequence[Variable],
     ) -> dict[str, Any]:
         """Return the arrays of a kernel call, with one state array per kind of slot."""
-        states = [self._slots(slot, variables) for slot in slots]
+        states = [self._model.pick(slot, variables) for slot in slots]
         return {
             "params": [variable.stored for variable in variables],
             "grads": gradients,

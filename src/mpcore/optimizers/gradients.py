@@ -50,7 +50,7 @@ def convert(gradient: object, variable: Variable) -> np.ndarray:
         )
     dtype = array.dtype
     wanted: np.dtype = np.dtype(np.float32)
-    if variable.gradient_dtype == "float64":
+    if variable.dtype == "float64":
         wanted = _F64
     elif dtype in _DIRECT:
         wanted = dtype
@@ -117,11 +117,12 @@ def match(
             stacklevel=4,
         )
     arrays = [gradient for gradient, _ in pairs]
-    # A gradient may be a view of a weight (the gradient of w**2 / 2 is w).
-    written = _owners(variables) if any(g.base is not None for g in arrays) else None
-    if written:
+    # A gradient may be the value of a variable (that of w**2 / 2 is w), which is a
+    # read-only view of what the update writes.
+    if not all(array.flags.writeable for array in arrays):
+        written = _owners(variables)
         arrays = [g.copy() if _owner(g) in written else g for g in arrays]
-    return arrays, [variable for _, variable in pairs]
+    return arrays, [variable for _, variable in pairs] if missing else list(variables)
 
 
 def wide(variable: Variable) -> np.ndarray:

@@ -1,15 +1,15 @@
 """Optimizer: everything of a training step that is not the update rule itself."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from itertools import compress
-from types import MappingProxyType
 
 import numpy as np
 
-from mpcore import autocast, dtypes
+from mpcore import autocast
 from mpcore.optimizers import accumulation, averaging, clipping, rates
 from mpcore.optimizers.gradients import match, scaled, wide, with_normal_factors
+from mpcore.optimizers.model_variables import ModelVariables, check
 from mpcore.optimizers.settings import Settings
 from mpcore.variable import Variable
 
@@ -66,11 +66,20 @@ class Optimizer(Settings):
     -----
     State of float32, float16 and bfloat16 variables is float32, of float64 variables
     float64. Scalars are double.
+
+    Examples
+    --------
+    >>> class SignDescent(Optimizer):
+    ...     def update_step(self, gradient, variable, learning_rate):
+    ...         self.assign_sub(variable, learning_rate * np.sign(gradient))
+    >>> w = Variable([1.0, 2.0])
+    >>> SignDescent(0.5, weight_decay=0.5).apply([[3.0, -4.0]], [w])
+    >>> w.numpy().tolist()
+    [0.25, 2.0]
     """
 
     _built = False
-    _trainable_variables: Sequence[Variable] = ()
-    _indices: Mapping[Variable, int] = MappingProxyType({})
+    _model = ModelVariables()
     # Per built variable: whether weight decay acts on it.
     _decays: list[bool]
     _averages: list[Variable]
@@ -86,8 +95,12 @@ class Optimizer(Settings):
         self._built = value
 
     @property
-    def _model_variables(self) -> Sequence[Variable]:
-        return self._trainable_variables
+    def _trainable_variables(self) -> list[Variable]:
+        return self._model.variables
+
+    def _get_variable_index(self, variable: Variable) -> int:
+        """Return the place of a variable in the built order, that of its slots."""
+        return self._model.index(variable)
 
     def build(self, variables: Sequence[Variable]) -> None:
         """Make the state for the model's variables; a second call does nothing.
@@ -101,8 +114,8 @@ class Optimizer(Settings):
         """
         if self.built:
             return
-        variables = list(variables)
-        _check_variables(variables)
+        model = ModelVariables(variables)
+        variables = model.variables
         if self.use_ema:
             self._averages = self.add_optimizer_variables(variables, "average")
         if self.gradient_accumulation_steps:
@@ -110,8 +123,7 @@ class Optimizer(Settings):
                 self.add_variable_from_reference(variable, "gradient_accumulator")
                 for variable in variables
             ]
-        self._trainable_variables = variables
-        self._indices = {variable: i for i, variable in enumerate(variables)}
+        self._model = model
         self._decays = [variable not in self._exclusion for variable in variables]
         self.built = True
 
@@ -157,10 +169,10 @@ class Optimizer(Settings):
         grads = list(grads)
         if trainable_variables is not None:
             variables = list(trainable_variables)
-            _check_variables(variables)
             if self.built:
-                for variable in variables:
-                    self._get_variable_index(variable)
+                self._model.check(variables)
+            else:
+                check(variables)
         elif not grads or self.built:
             variables = list(self._trainable_variables) if grads else []
         else:
@@ -173,16 +185,6 @@ class Optimizer(Settings):
         result = match(grads, variables)
         self.build(variables)
         return result
-
-    def _get_variable_index(self, variable: Variable) -> int:
-        """Return the place of a variable in the built order, that of its slots."""
-        if variable not in self._indices:
-            raise ValueError(
-                f"Unknown variable: '{variable.path}'. An optimizer can only be called "
-                "for the variables it was built with; make a new one for other "
-                "variables"
-            )
-        return self._indices[variable]
 
     def _step(
         self, gradients: list[np.ndarray], variables: list[Variable], factor: float
@@ -236,7 +238,9 @@ class Optimizer(Settings):
         if clipping.norm_limit(self.clipnorm, self.global_clipnorm) is not None:
             # Once in the sum, an infinity would stop every later update.
             clipping.check_finite(gradients, variables)
-        accumulation.add(self._slots(self._accumulators, variables), gradients, factor)
+        accumulation.add(
+            self._model.pick(self._accumulators, variables), gradients, factor
+        )
 
     def _update_all(
         self, gradients: list[np.ndarray], variables: list[Variable], factor: float
@@ -244,7 +248,7 @@ class Optimizer(Settings):
         """Update the weights; whatever can be wrong is found before any is changed."""
         steps = self.gradient_accumulation_steps
         if steps:
-            sums = self._slots(self._accumulators, variables)
+            sums = self._model.pick(self._accumulators, variables)
             gradients = accumulation.mean(sums, gradients, factor, steps)
             factor = 1.0
         factors = clipping.norm_factors(
@@ -253,8 +257,8 @@ class Optimizer(Settings):
         gradients, factors = with_normal_factors(gradients, factors, variables)
         decay = self.weight_decay or 0.0
         decays = [
-            decay if self._decays[self._get_variable_index(variable)] else 0.0
-            for variable in variables
+            decay if decays else 0.0
+            for decays in self._model.pick(self._decays, variables)
         ]
         self._update(
             gradients,
@@ -309,12 +313,6 @@ class Optimizer(Settings):
             "`update_step(self, gradient, variable, learning_rate)`"
         )
 
-    def _slots(
-        self, slots: Sequence[Variable], variables: Sequence[Variable]
-    ) -> list[Variable]:
-        """Return the slots that belong to some of the built variables."""
-        return [slots[self._get_variable_index(variable)] for variable in variables]
-
     # --- Moving average --------------------------------------------------------------
 
     def _move_averages(self) -> None:
@@ -345,7 +343,7 @@ class Optimizer(Settings):
                 "`var_list` must hold the variables the optimizer was built with, "
                 f"{len(self._trainable_variables)}. Received: {len(variables)}"
             )
-        averages = self._slots(self._averages, variables)
+        averages = self._model.pick(self._averages, variables)
         if int(self.iterations):
             averaging.overwrite(averages, variables)
 
@@ -365,20 +363,3 @@ class Optimizer(Settings):
                 f"use_ema={self.use_ema}, iterations={int(self.iterations)}"
             )
         return averaging.swapped(self._averages, self._trainable_variables)
-
-
-def _check_variables(variables: Sequence[object]) -> None:
-    """Check that these can be updated in one step."""
-    for variable in variables:
-        if not isinstance(variable, Variable):
-            raise TypeError(
-                f"Only a Variable can be updated. Received: {type(variable).__name__}"
-            )
-        if not dtypes.is_floating(variable.dtype):
-            raise ValueError(
-                "Only a floating variable can be updated. Received: "
-                f"'{variable.path}' of dtype {variable.dtype}"
-            )
-    if len(set(variables)) != len(variables):
-        paths = [v.path for v in variables if isinstance(v, Variable)]
-        raise ValueError(f"A variable must be given once. Received: {paths}")

@@ -48,6 +48,14 @@ class SGD(FusedOptimizer):
     ----------
     Sutskever et al., "On the importance of initialization and momentum in deep
     learning", eq. 1-4 (Nesterov in the form of eq. 7 of Bengio et al., 2013).
+
+    Examples
+    --------
+    >>> w = Variable([1.0, 2.0])
+    >>> optimizer = SGD(0.5, momentum=0.9)
+    >>> optimizer.apply([[1.0, -1.0]], [w])
+    >>> w.numpy().round(4).tolist()
+    [0.5, 2.5]
     """
 
     def __init__(

@@ -56,7 +56,9 @@ class SlotOwner:
                 "`super().__init__()` as the first statement in the `__init__()` "
                 "method."
             )
-        if isinstance(value, Variable):
+        # A property such as `learning_rate` takes the value, not the Variable.
+        settable = isinstance(getattr(type(self), name, None), property)
+        if isinstance(value, Variable) and not settable:
             self._track_variable(value)
         super().__setattr__(name, value)
 

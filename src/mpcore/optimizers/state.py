@@ -30,7 +30,7 @@ class Stateful(SlotOwner, ABC):
 
     @property
     @abstractmethod
-    def _model_variables(self) -> Sequence[Variable]:
+    def _trainable_variables(self) -> list[Variable]:
         """The variables that are updated, in built order."""
 
     def assign(self, variable: Variable, value: object) -> None:
@@ -159,7 +159,7 @@ class Stateful(SlotOwner, ABC):
             If the optimizer is not built or a count, shape or dtype differs, and as
             `apply` does.
         """
-        model = self._model_variables
+        model = self._trainable_variables
         if not self.built:
             raise ValueError(
                 f"To call `stateless_apply`, {type(self).__name__} must be built. Call "

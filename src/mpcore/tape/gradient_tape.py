@@ -228,11 +228,7 @@ class GradientTape:
         leaves = _tensors(sources)
         keys = frozenset(source._key for source in leaves)
         seeds = _seeds(target, output_gradients)
-        needed = set(keys)
-        for entry in self._entries:
-            if any(x is not None and x.key in needed for x in entry.inputs):
-                needed.add(entry.key)
-        replay = Replay(seeds, needed, keys)
+        replay = Replay(seeds, _needed(self._entries, keys), keys)
         before, self._recording = self._recording, False
         try:
             if self._persistent:
@@ -278,6 +274,15 @@ def _tensors(sources: object) -> list[Tensor]:
             )
         leaves.append(source)
     return leaves
+
+
+def _needed(entries: Sequence[Entry], keys: frozenset[int]) -> set[int]:
+    """Return the tensors through which gradients reach the sources."""
+    needed = set(keys)
+    for entry in entries:
+        if any(x is not None and x.key in needed for x in entry.inputs):
+            needed.add(entry.key)
+    return needed
 
 
 def _seeds(target: object, output_gradients: object) -> list[tuple[int, np.ndarray]]:

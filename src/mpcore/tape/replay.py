@@ -109,6 +109,8 @@ class Replay:
         for x, want, result in zip(entry.inputs, wanted, results, strict=True):
             if x is None or not want or result is None:
                 continue
+            # NumPy turns 0-d results of arithmetic into scalars.
+            result = np.asarray(result)
             if result.shape != x.shape:
                 raise RuntimeError(
                     "A backward function must return gradients of the shapes of its "

@@ -1,0 +1,148 @@
+"""The optimizers and settings that every law of test_optimizers.py runs over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from reference_optim import Reference, adam, sgd
+
+from mpcore import Variable, autocast, optimizers
+from mpcore.optimizers import schedules
+
+BF16 = ml_dtypes.bfloat16
+SHAPES = [(), (0,), (7,), (2, 3, 11), (257,)]
+
+
+@dataclass(frozen=True)
+class Row:
+    make: type[optimizers.Optimizer]
+    rule: Any
+    slots: tuple[str, ...]
+    hyper: dict[str, Any] = field(default_factory=dict)
+    # Slots that follow in groups of their own, not interleaved per variable.
+    groups: tuple[tuple[str, ...], ...] = ()
+
+
+MOMENTS = ("momentum", "velocity")
+OPTIMIZERS = {
+    "sgd": Row(optimizers.SGD, sgd, ()),
+    "sgd-momentum": Row(optimizers.SGD, sgd, ("momentum",), {"momentum": 0.9}),
+    "sgd-nesterov": Row(
+        optimizers.SGD, sgd, ("momentum",), {"momentum": 0.9, "nesterov": True}
+    ),
+    "adam": Row(optimizers.Adam, adam, MOMENTS),
+    "adam-betas": Row(
+        optimizers.Adam, adam, MOMENTS, {"beta_1": 0.5, "beta_2": 0.9, "epsilon": 1e-3}
+    ),
+    "adam-amsgrad": Row(
+        optimizers.Adam,
+        adam,
+        (*MOMENTS, "velocity_hat"),
+        {"amsgrad": True},
+        (MOMENTS, ("velocity_hat",)),
+    ),
+    "adamw": Row(optimizers.AdamW, adam, MOMENTS),
+}
+
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "weight_decay": {"weight_decay": 0.1},
+    "clipnorm": {"clipnorm": 0.5},
+    "clipvalue": {"clipvalue": 0.25},
+    "global_clipnorm": {"global_clipnorm": 1.0, "loss_scale_factor": 4.0},
+    "ema": {"use_ema": True, "ema_momentum": 0.75},
+    "ema_overwrite": {
+        "use_ema": True,
+        "ema_momentum": 0.5,
+        "ema_overwrite_frequency": 3,
+    },
+    "accumulation": {"gradient_accumulation_steps": 3},
+    "loss_scale_factor": {"loss_scale_factor": 12.0},
+    "schedule": {"learning_rate": schedules.ExponentialDecay(0.1, 4, 0.5)},
+    "all": {
+        "weight_decay": 0.05,
+        "global_clipnorm": 0.7,
+        "use_ema": True,
+        "ema_momentum": 0.9,
+        "ema_overwrite_frequency": 2,
+        "gradient_accumulation_steps": 2,
+        "loss_scale_factor": 8.0,
+        "learning_rate": schedules.CosineDecay(0.1, 8),
+    },
+}
+
+# Every kind of state at once.
+EVERYTHING = {
+    "weight_decay": 0.1,
+    "use_ema": True,
+    "gradient_accumulation_steps": 2,
+    "clipnorm": 1.0,
+}
+
+# Variable dtype, gradient dtype, dtype of the low-precision copy.
+DTYPES: dict[str, tuple[Any, Any, str | None]] = {
+    "f32": (np.float32, np.float32, None),
+    "f32-f16grad-f16copy": (np.float32, np.float16, "float16"),
+    "f32-bf16grad-bf16copy": (np.float32, BF16, "bfloat16"),
+    "f32-bf16copy": (np.float32, np.float32, "bfloat16"),
+    "f16": (np.float16, np.float16, None),
+    "bf16": (BF16, BF16, None),
+    "bf16-f32grad": (BF16, np.float32, None),
+    "f64": (np.float64, np.float64, None),
+    "f64-f32grad": (np.float64, np.float32, None),
+}
+
+
+def weights(dtype: Any, shapes: list[tuple[int, ...]] | None = None) -> list[Any]:
+    rng = np.random.default_rng(11)
+    shapes = SHAPES if shapes is None else shapes
+    return [rng.standard_normal(shape).astype(dtype) for shape in shapes]
+
+
+def gradients(step: int, dtype: Any, shapes: list[tuple[int, ...]] | None = None):
+    rng = np.random.default_rng([step, 12])
+    shapes = SHAPES if shapes is None else shapes
+    return [rng.standard_normal(shape).astype(dtype) for shape in shapes]
+
+
+def variables(values: list[np.ndarray], copy: str | None = None) -> list[Variable]:
+    made = [Variable(value, name=f"w{i}") for i, value in enumerate(values)]
+    if copy:
+        with autocast.scope(copy):
+            for variable in made:
+                assert variable.value.dtype.name == copy
+    return made
+
+
+def grad(*values: float, dtype: Any = np.float32) -> np.ndarray:
+    return np.array(values, dtype)
+
+
+def var(*values: float, dtype: Any = np.float32, **settings: Any) -> Variable:
+    return Variable(np.array(values, dtype), **settings)
+
+
+def reference(row: Row, values: list[np.ndarray], settings: dict[str, Any]):
+    arguments = {"learning_rate": 0.05, "hyper": row.hyper, **settings}
+    if row.make is optimizers.AdamW:
+        arguments.setdefault("weight_decay", 0.004)
+    return Reference(row.rule, row.slots, values, **arguments)
+
+
+def optimizer(row: Row, settings: dict[str, Any]) -> optimizers.Optimizer:
+    arguments = {"learning_rate": 0.05, **row.hyper, **settings}
+    return row.make(**arguments)
+
+
+def state(made: optimizers.Optimizer, model: list[Variable]) -> list[np.ndarray]:
+    return [variable.numpy() for variable in [*model, *made.variables]]
+
+
+def assert_same_bits(actual: list[np.ndarray], expected: list[np.ndarray]) -> None:
+    for i, (a, b) in enumerate(zip(actual, expected, strict=True)):
+        assert a.dtype == b.dtype and a.shape == b.shape, i
+        assert a.tobytes() == b.tobytes(), f"array {i}: {a} is not {b}"

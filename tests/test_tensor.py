@@ -1,0 +1,61 @@
+"""Tensors: what they tell, operators, copies."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from reference import BF16, F32, assert_same_bits
+
+from mpcore import GradientTape, Tensor
+
+
+def test_tensor_describes_its_value() -> None:
+    x = Tensor(np.zeros((2, 3), BF16))
+    assert (x.shape, x.ndim, x.size, x.dtype, len(x)) == ((2, 3), 2, 6, "bfloat16", 2)
+    assert x.gradient_dtype == "bfloat16"
+    assert "shape=(2, 3) dtype=bfloat16" in repr(x)
+    assert x.numpy() is not x.value
+    assert np.asarray(x) is x.value
+    assert np.asarray(x, F32).dtype == F32
+    assert np.array(x, copy=True) is not x.value
+
+
+def test_tensor_of_one_element_is_a_number() -> None:
+    assert float(Tensor([2.5])) == 2.5
+    assert int(Tensor(7)) == 7
+    assert not bool(Tensor([0.0]))
+    with pytest.raises(ValueError):
+        float(Tensor([1.0, 2.0]))
+
+
+def test_tensor_of_unsupported_dtype_raises() -> None:
+    with pytest.raises(ValueError, match="Unknown dtype 'complex128'"):
+        Tensor([1j])
+
+
+def test_tensor_operators_defer_from_numpy() -> None:
+    x = Tensor(np.array([4.0], F32))
+    one = np.array([2.0], F32)
+    results = [one + x, one - x, one * x, one / x, one @ x, one**x, -x, abs(-x), x[0]]
+    assert all(isinstance(y, Tensor) for y in results)
+    expected = [6, -2, 8, 0.5, 8, 16, -4, 4, 4]
+    assert [float(y) for y in results] == expected
+    reflected = [2 + x, 2 - x, 2 * x, 2 / x, 2**x, x - 2, x / 2, x**2]
+    assert [float(y) for y in reflected] == [6, -2, 8, 0.5, 16, 2, 2, 16]
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, copy.copy])
+def test_tensor_copy_is_another_tensor_to_the_tape(duplicate: object) -> None:
+    with GradientTape() as t:
+        x = t.watch(np.ones(1, F32))
+        other = duplicate(x)
+        y = x * other
+    assert t.gradient(y, [x, other])[1] is None
+
+
+def test_tensor_pickles_by_value() -> None:
+    x = pickle.loads(pickle.dumps(Tensor(np.array([1.5], BF16))))
+    assert_same_bits(x.value, np.array([1.5], BF16))
