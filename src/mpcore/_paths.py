@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def _inside_package(*parts: str) -> Path:
-    # Not relative to this file: an editable install keeps sources and build results apart.
+    # Not relative to this file: an editable install keeps sources and results apart.
     return Path(str(files("mpcore").joinpath(*parts)))
 
 

@@ -36,11 +36,11 @@ cdef int32_t _integer_code(size_t size, bint is_signed) noexcept:
     return MPCORE_DTYPE_I64 if is_signed else MPCORE_DTYPE_U64
 
 
-cdef int32_t dtype_code(cnp.dtype dtype, str name) except -1:
+cdef int32_t _code(cnp.dtype dtype) noexcept:
+    # The C code, or -1.
     cdef int num = dtype.type_num
     if not cnp.PyDataType_ISNOTSWAPPED(dtype):
-        raise ValueError(
-            f"`{name}` must be in native byte order. Received: dtype={dtype.str}")
+        return -1
     if num == cnp.NPY_FLOAT:
         return MPCORE_DTYPE_F32
     if num == cnp.NPY_FLOAT16:
@@ -71,30 +71,53 @@ cdef int32_t dtype_code(cnp.dtype dtype, str name) except -1:
         return _integer_code(sizeof(long long), True)
     if num == cnp.NPY_ULONGLONG:
         return _integer_code(sizeof(unsigned long long), False)
+    return -1
+
+
+cdef int _refuse(cnp.dtype dtype, str label) except -1:
+    if not cnp.PyDataType_ISNOTSWAPPED(dtype):
+        raise ValueError(
+            f"`{label}` must be in native byte order. Received: dtype={dtype.str}")
     raise ValueError(
-        f"`{name}` must have one of the dtypes float32, float16, bfloat16, float64, "
+        f"`{label}` must have one of the dtypes float32, float16, bfloat16, float64, "
         f"int8..int64, uint8..uint64, bool. Received: dtype={dtype}")
 
 
-cdef int32_t strided_code(object array, str name) except -1:
-    if not cnp.PyArray_Check(array):
-        raise TypeError(
-            f"`{name}` must be an ndarray. Received: {type(array).__name__}")
-    return dtype_code((<cnp.ndarray>array).dtype, name)
-
-
-cdef int32_t input_code(object array, str name) except -1:
-    cdef int32_t code = strided_code(array, name)
-    if not cnp.PyArray_IS_C_CONTIGUOUS(<cnp.ndarray>array):
-        raise ValueError(
-            f"`{name}` must be C-contiguous. Received: shape={array.shape}, "
-            f"strides={array.strides}")
+cdef int32_t dtype_code(cnp.dtype dtype, str name) except -1:
+    cdef int32_t code = _code(dtype)
+    if code < 0:
+        _refuse(dtype, name)
     return code
 
 
-cdef int32_t output_code(object array, str name) except -1:
-    cdef int32_t code = input_code(array, name)
-    require_writable(array, name)
+cdef str _label(str name, Py_ssize_t index):
+    return name if index < 0 else f"{name}[{index}]"
+
+
+cdef int32_t strided_code(object array, str name, Py_ssize_t index=-1) except -1:
+    if not cnp.PyArray_Check(array):
+        raise TypeError(
+            f"`{_label(name, index)}` must be an ndarray. "
+            f"Received: {type(array).__name__}")
+    cdef int32_t code = _code((<cnp.ndarray>array).dtype)
+    if code < 0:
+        _refuse((<cnp.ndarray>array).dtype, _label(name, index))
+    return code
+
+
+cdef int32_t input_code(object array, str name, Py_ssize_t index=-1) except -1:
+    cdef int32_t code = strided_code(array, name, index)
+    if not cnp.PyArray_IS_C_CONTIGUOUS(<cnp.ndarray>array):
+        raise ValueError(
+            f"`{_label(name, index)}` must be C-contiguous. "
+            f"Received: shape={array.shape}, strides={array.strides}")
+    return code
+
+
+cdef int32_t output_code(object array, str name, Py_ssize_t index=-1) except -1:
+    cdef int32_t code = input_code(array, name, index)
+    if not cnp.PyArray_ISWRITEABLE(<cnp.ndarray>array):
+        require_writable(array, _label(name, index))
     return code
 
 
@@ -106,20 +129,23 @@ cdef int require_ndim(cnp.ndarray array, str name, int ndim) except -1:
     return 0
 
 
-cdef int require_size(cnp.ndarray array, str name, int64_t size) except -1:
+cdef int require_size(
+        cnp.ndarray array, str name, int64_t size, Py_ssize_t index=-1) except -1:
     if cnp.PyArray_SIZE(array) != size:
         raise ValueError(
-            f"`{name}` must have {size} element(s). Received: shape="
-            f"{(<object>array).shape}")
+            f"`{_label(name, index)}` must have {size} element(s). "
+            f"Received: shape={(<object>array).shape}")
     return 0
 
 
 cdef int require_code(
-        cnp.ndarray array, str name, int32_t code, int32_t expected) except -1:
+        cnp.ndarray array, str name, int32_t code, int32_t expected,
+        Py_ssize_t index=-1) except -1:
     if code != expected:
         wanted = mpcore_dtype_name(expected).decode()
         raise ValueError(
-            f"`{name}` must have dtype {wanted}. Received: dtype={array.dtype}")
+            f"`{_label(name, index)}` must have dtype {wanted}. "
+            f"Received: dtype={array.dtype}")
     return 0
 
 

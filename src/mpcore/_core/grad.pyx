@@ -22,9 +22,9 @@ cdef mpcore_tensor_ref* _refs(tuple arrays, bint writable) except NULL:
     try:
         for i in range(count):
             array = arrays[i]
-            name = f"arrays[{i}]"
             refs[i].dtype = (
-                output_code(array, name) if writable else input_code(array, name))
+                output_code(array, "arrays", i) if writable
+                else input_code(array, "arrays", i))
             refs[i].data = cnp.PyArray_DATA(<cnp.ndarray>array)
             refs[i].size = cnp.PyArray_SIZE(<cnp.ndarray>array)
     except BaseException:

@@ -18,30 +18,30 @@ cdef enum:
 
 cdef int _fill(
         mpcore_optim_tensor* tensor, param, grad, copy, tuple states, double multiplier,
-        double decay) except -1:
+        double decay, Py_ssize_t i) except -1:
     cdef int32_t state_dtype
     cdef Py_ssize_t j
-    tensor.param_dtype = output_code(param, "params")
+    tensor.param_dtype = output_code(param, "params", i)
     tensor.param = cnp.PyArray_DATA(<cnp.ndarray>param)
     tensor.size = cnp.PyArray_SIZE(<cnp.ndarray>param)
-    tensor.grad_dtype = input_code(grad, "grads")
-    require_size(grad, "grads", tensor.size)
+    tensor.grad_dtype = input_code(grad, "grads", i)
+    require_size(grad, "grads", tensor.size, i)
     tensor.grad = cnp.PyArray_DATA(<cnp.ndarray>grad)
     if copy is not None:
-        tensor.copy_dtype = output_code(copy, "copies")
-        require_size(copy, "copies", tensor.size)
+        tensor.copy_dtype = output_code(copy, "copies", i)
+        require_size(copy, "copies", tensor.size, i)
         tensor.copy = cnp.PyArray_DATA(<cnp.ndarray>copy)
     if len(states) > MAX_STATES:
         raise ValueError(
-            f"`states` must hold at most {MAX_STATES} arrays per tensor. "
+            f"`states[{i}]` must hold at most {MAX_STATES} arrays. "
             f"Received: {len(states)}")
     state_dtype = (
         MPCORE_DTYPE_F64 if tensor.param_dtype == MPCORE_DTYPE_F64
         else MPCORE_DTYPE_F32)
     for j in range(len(states)):
         state = states[j]
-        require_code(state, "states", output_code(state, "states"), state_dtype)
-        require_size(state, "states", tensor.size)
+        require_code(state, "states", output_code(state, "states", i), state_dtype, i)
+        require_size(state, "states", tensor.size, i)
         tensor.state[j] = cnp.PyArray_DATA(<cnp.ndarray>state)
     tensor.grad_multiplier = multiplier
     tensor.weight_decay = decay
@@ -84,12 +84,9 @@ cdef class _Tensors:
         if self.data == NULL:
             raise MemoryError
         for i in range(self.count):
-            try:
-                _fill(
-                    &self.data[i], params[i], grads[i], copies[i], states[i],
-                    multipliers[i], decays[i])
-            except (TypeError, ValueError) as error:
-                raise type(error)(f"Tensor {i}: {error}") from None
+            _fill(
+                &self.data[i], params[i], grads[i], copies[i], states[i],
+                multipliers[i], decays[i], i)
 
     def __dealloc__(self):
         PyMem_Free(self.data)

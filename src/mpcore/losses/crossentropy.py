@@ -57,8 +57,7 @@ def _log_probabilities(probabilities: Any) -> Any:
 
 def _clip(probabilities: Any) -> Any:
     """Return probabilities within [EPSILON, 1 - EPSILON]."""
-    raised = ops.maximum(probabilities, EPSILON)
-    return ops.negative(ops.maximum(ops.negative(raised), EPSILON - 1.0))
+    return ops.minimum(ops.maximum(probabilities, EPSILON), 1.0 - EPSILON)
 
 
 def _log_softmax(logits: Any) -> Any:
