@@ -191,17 +191,7 @@ def get(identifier: Any) -> Any:
     ValueError
         If it is none of these, or unknown.
     """
-    if identifier is None:
-        return None
-    if isinstance(identifier, str):
-        return serialization.lookup(_KIND, identifier)()
-    if isinstance(identifier, Mapping):
-        return deserialize(identifier)
-    if isinstance(identifier, type) and issubclass(identifier, Constraint):
-        return identifier()
-    if callable(identifier) and not isinstance(identifier, type):
-        return identifier
-    raise ValueError(f"Could not interpret the constraint. Received: {identifier!r}")
+    return serialization.resolve(_KIND, identifier, Constraint)
 
 
 def serialize(constraint: Any) -> Any:

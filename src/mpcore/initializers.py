@@ -368,17 +368,7 @@ def get(identifier: Any) -> Any:
     ValueError
         If it is none of these, or unknown.
     """
-    if identifier is None:
-        return None
-    if isinstance(identifier, str):
-        return serialization.lookup(_KIND, identifier)()
-    if isinstance(identifier, Mapping):
-        return deserialize(identifier)
-    if isinstance(identifier, type) and issubclass(identifier, Initializer):
-        return identifier()
-    if callable(identifier) and not isinstance(identifier, type):
-        return identifier
-    raise ValueError(f"Could not interpret the initializer. Received: {identifier!r}")
+    return serialization.resolve(_KIND, identifier, Initializer)
 
 
 def serialize(initializer: Any) -> Any:

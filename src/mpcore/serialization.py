@@ -262,3 +262,36 @@ def _find(name: str, registered_name: str | None, kind: str | None) -> Any:
     raise ValueError(
         f"Unknown class {name!r}. Register it, or pass it in `custom_objects`."
     )
+
+
+def resolve(kind: str, identifier: Any, base: type) -> Any:
+    """Return the object of a kind that an argument such as ``"l2"`` stands for.
+
+    Parameters
+    ----------
+    kind : str
+        Where names are looked up; its singular names the object in errors.
+    identifier : str, dict, callable, instance or subclass of `base`, or None
+        A name and a subclass are called without arguments; a dict is deserialized;
+        instances, functions, and None are returned as they are.
+    base : type
+        What the objects of this kind are instances of.
+
+    Raises
+    ------
+    ValueError
+        If it is none of these, or unknown.
+    """
+    if identifier is None:
+        return None
+    if isinstance(identifier, str):
+        return lookup(kind, identifier)()
+    if isinstance(identifier, Mapping):
+        return deserialize(identifier, kind=kind)
+    if isinstance(identifier, type) and issubclass(identifier, base):
+        return identifier()
+    if callable(identifier) and not isinstance(identifier, type):
+        return identifier
+    raise ValueError(
+        f"Could not interpret the {kind.removesuffix('s')}. Received: {identifier!r}"
+    )

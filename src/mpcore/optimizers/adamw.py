@@ -1,9 +1,10 @@
 """Adam with decoupled weight decay."""
 
-from typing import Any
+from typing import Unpack
 
 from mpcore.optimizers import rates
 from mpcore.optimizers.adam import Adam
+from mpcore.optimizers.settings import SharedSettings
 from mpcore.serialization import register
 
 
@@ -38,16 +39,7 @@ class AdamW(Adam):
         beta_2: float = 0.999,
         epsilon: float = 1e-7,
         amsgrad: bool = False,
-        clipnorm: float | None = None,
-        clipvalue: float | None = None,
-        global_clipnorm: float | None = None,
-        use_ema: bool = False,
-        ema_momentum: float = 0.99,
-        ema_overwrite_frequency: int | None = None,
-        loss_scale_factor: float | None = None,
-        gradient_accumulation_steps: int | None = None,
-        name: str | None = None,
-        **kwargs: Any,
+        **settings: Unpack[SharedSettings],
     ) -> None:
         if weight_decay is None:
             raise ValueError(
@@ -61,14 +53,5 @@ class AdamW(Adam):
             epsilon,
             amsgrad,
             weight_decay=weight_decay,
-            clipnorm=clipnorm,
-            clipvalue=clipvalue,
-            global_clipnorm=global_clipnorm,
-            use_ema=use_ema,
-            ema_momentum=ema_momentum,
-            ema_overwrite_frequency=ema_overwrite_frequency,
-            loss_scale_factor=loss_scale_factor,
-            gradient_accumulation_steps=gradient_accumulation_steps,
-            name=name,
-            **kwargs,
+            **settings,
         )

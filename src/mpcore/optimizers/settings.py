@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterable, Mapping
-from typing import Any, Self
+from typing import Any, Self, TypedDict
 
 from mpcore import ops, serialization
 from mpcore.optimizers import rates
@@ -20,6 +20,26 @@ def scaled_loss(loss: Any, scale: float) -> Any:
     if unwrap(loss).dtype.name in _HALVES:
         loss = ops.cast(loss, "float32")
     return loss * scale
+
+
+class SharedSettings(TypedDict, total=False):
+    """The keyword arguments of every optimizer beside its own and `weight_decay`."""
+
+    clipnorm: float | None
+    clipvalue: float | None
+    global_clipnorm: float | None
+    use_ema: bool
+    ema_momentum: float
+    ema_overwrite_frequency: int | None
+    loss_scale_factor: float | None
+    gradient_accumulation_steps: int | None
+    name: str | None
+
+
+class DecaySettings(SharedSettings, total=False):
+    """The same with `weight_decay`, for optimizers without a default of their own."""
+
+    weight_decay: float | None
 
 
 class Settings(Stateful):

@@ -1,7 +1,7 @@
 """Stochastic gradient descent."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -9,6 +9,7 @@ from mpcore import ops
 from mpcore.optimizers import rates
 from mpcore.optimizers.arguments import real
 from mpcore.optimizers.fused import FusedOptimizer
+from mpcore.optimizers.settings import DecaySettings
 from mpcore.serialization import register
 from mpcore.variable import Variable
 
@@ -63,33 +64,10 @@ class SGD(FusedOptimizer):
         learning_rate: rates.LearningRate = 0.01,
         momentum: float = 0.0,
         nesterov: bool = False,
-        weight_decay: float | None = None,
-        clipnorm: float | None = None,
-        clipvalue: float | None = None,
-        global_clipnorm: float | None = None,
-        use_ema: bool = False,
-        ema_momentum: float = 0.99,
-        ema_overwrite_frequency: int | None = None,
-        loss_scale_factor: float | None = None,
-        gradient_accumulation_steps: int | None = None,
-        name: str | None = None,
-        **kwargs: Any,
+        **settings: Unpack[DecaySettings],
     ) -> None:
         momentum = real("momentum", momentum, "[0, 1]")
-        super().__init__(
-            learning_rate,
-            weight_decay=weight_decay,
-            clipnorm=clipnorm,
-            clipvalue=clipvalue,
-            global_clipnorm=global_clipnorm,
-            use_ema=use_ema,
-            ema_momentum=ema_momentum,
-            ema_overwrite_frequency=ema_overwrite_frequency,
-            loss_scale_factor=loss_scale_factor,
-            gradient_accumulation_steps=gradient_accumulation_steps,
-            name=name,
-            **kwargs,
-        )
+        super().__init__(learning_rate, **settings)
         self.momentum = momentum
         self.nesterov = nesterov
 
