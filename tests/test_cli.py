@@ -142,7 +142,7 @@ def test_train_of_one_policy_has_no_differences(tmp_path, capsys):
 def test_train_without_scikit_learn_says_what_to_install(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "sklearn", None)
     assert cli.main(["train", "--seeds", "1", "--epochs", "1"]) == 1
-    assert "pip install 'mpcore[data]'" in capsys.readouterr().err
+    assert "pip install scikit-learn" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -168,7 +168,8 @@ class Product {
     int64_t p0 = 0;
     do {  // once for k == 0, so that the epilogue runs
       const int64_t k = std::min(kSuperK, g_.k - p0);
-      if (const auto s = pack(i0, j0, p0, m, n, k)) return s;
+      if (k > 0)
+        if (const auto s = pack(i0, j0, p0, m, n, k)) return s;
       if (const auto s = multiply(i0, j0, p0, m, n, k)) return s;
       p0 += kSuperK;
     } while (p0 < g_.k);

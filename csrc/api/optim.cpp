@@ -2,8 +2,10 @@
 #include "mpcore/optim.h"
 
 #include <algorithm>
+#include <cfloat>
 #include <cinttypes>
 #include <cmath>
+#include <utility>
 
 #include "api/check.h"
 #include "api/partition.h"
@@ -106,6 +108,29 @@ mpcore_status check_tensors(const char* function, int64_t count, const mpcore_op
   return MPCORE_OK;
 }
 
+// fp32 updates round their constants to fp32. That must not make them infinite, nor turn a positive
+// epsilon or clipvalue into 0, which means something else (subnormals count as zero there).
+template <class Args>
+mpcore_status check_constants(const char* function, int64_t count,
+                              const mpcore_optim_tensor* tensors, const Args& args,
+                              double epsilon) {
+  if (std::all_of(tensors, tensors + count,
+                  [](const auto& x) { return x.param_dtype == MPCORE_DTYPE_F64; }))
+    return MPCORE_OK;
+  if (std::fabs(args.learning_rate) > FLT_MAX)
+    return fail(MPCORE_INVALID_ARGUMENT,
+                "%s: learning_rate must be finite in float32 unless all parameters are float64 "
+                "(got %g)",
+                function, args.learning_rate);
+  for (const auto& [name, x] : {std::pair{"epsilon", epsilon}, {"clipvalue", args.clipvalue}})
+    if (x != 0 && (x > FLT_MAX || x < FLT_MIN) && !(std::isinf(x)))
+      return fail(MPCORE_INVALID_ARGUMENT,
+                  "%s: %s must be 0 or a normal float32 number unless all parameters are float64 "
+                  "(got %g)",
+                  function, name, x);
+  return MPCORE_OK;
+}
+
 // What every optimizer's arguments have.
 mpcore_status check_common(const char* function, double learning_rate, double clipvalue) {
   if (!std::isfinite(learning_rate))
@@ -179,6 +204,7 @@ mpcore_status sgd_step(mpcore_context* ctx, const mpcore_sgd_args* args, int64_t
     return fail(MPCORE_INVALID_ARGUMENT, "%s: nesterov must be 0 or 1 (got %" PRId32 ")", kName,
                 args->nesterov);
   if (const auto s = check_tensors(kName, count, tensors, args->momentum == 0 ? 0 : 1)) return s;
+  if (const auto s = check_constants(kName, count, tensors, *args, 0)) return s;
   return run_update(ctx, count, tensors, args->learning_rate, args->clipvalue, &KernelTable::sgd,
                     [&] {
                       return SgdScalars{.learning_rate = args->learning_rate,
@@ -207,6 +233,7 @@ mpcore_status adam_step(mpcore_context* ctx, const mpcore_adam_args* args, int64
     return fail(MPCORE_INVALID_ARGUMENT, "%s: amsgrad must be 0 or 1 (got %" PRId32 ")", kName,
                 args->amsgrad);
   if (const auto s = check_tensors(kName, count, tensors, args->amsgrad ? 3 : 2)) return s;
+  if (const auto s = check_constants(kName, count, tensors, *args, args->epsilon)) return s;
   return run_update(
       ctx, count, tensors, args->learning_rate, args->clipvalue, &KernelTable::adam, [&] {
         const double t = static_cast<double>(args->step);

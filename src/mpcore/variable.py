@@ -24,6 +24,8 @@ _COPY_DTYPES = ("float16", "bfloat16")
 
 _names: Counter[str] = Counter()
 _names_lock = threading.Lock()
+# Between a thread that makes a compute copy and one that assigns.
+_copies_lock = threading.Lock()
 
 
 class _Scopes(threading.local):
@@ -177,10 +179,11 @@ class Variable(tape.Tensor):
         """Return the value in another dtype, and keep a copy that is a half."""
         if not (self.autocast and self._floating and dtypes.is_floating(target)):
             return self._view
-        copy = convert(self._value, dtypes.numpy_dtype(target))
-        view = _read_only(copy)
-        if target in _COPY_DTYPES:
-            self._copy, self._copy_dtype, self._copy_view = copy, target, view
+        with _copies_lock:
+            copy = convert(self._value, dtypes.numpy_dtype(target))
+            view = _read_only(copy)
+            if target in _COPY_DTYPES:
+                self._copy, self._copy_dtype, self._copy_view = copy, target, view
         return view
 
     @property
@@ -234,7 +237,7 @@ class Variable(tape.Tensor):
         ValueError
             If the shape differs, or an integer variable cannot hold the value.
         """
-        return self._write(self._fitting(value, self._value.dtype))
+        return self._write(self.fitting(value))
 
     def assign_add(self, value: Any) -> Self:
         """Add to the stored value, in full precision; see `assign`."""
@@ -253,6 +256,10 @@ class Variable(tape.Tensor):
             result = operation(own, operand, out=arrays.empty(own.shape, work))
         return self._write(result)
 
+    def fitting(self, value: Any) -> np.ndarray:
+        """Return what `assign` would store, or raise what it would raise."""
+        return self._fitting(value, self._value.dtype)
+
     def _fitting(self, value: Any, dtype: np.dtype) -> np.ndarray:
         """Return the value as an array of this shape in a dtype to compute in."""
         if isinstance(value, Variable):
@@ -267,13 +274,14 @@ class Variable(tape.Tensor):
         return _converted(array, dtype)
 
     def _write(self, array: np.ndarray) -> Self:
-        if array.dtype == self._value.dtype:
-            np.copyto(self._value, array)
-        else:
-            convert(array, self._value.dtype, out=self._value)
-        self.version += 1
-        if self._copy is not None:
-            convert(self._value, self._copy.dtype, out=self._copy)
+        with _copies_lock:
+            if array.dtype == self._value.dtype:
+                np.copyto(self._value, array)
+            else:
+                convert(array, self._value.dtype, out=self._value)
+            self.version += 1
+            if self._copy is not None:
+                convert(self._value, self._copy.dtype, out=self._copy)
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:

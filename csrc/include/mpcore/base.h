@@ -3,9 +3,11 @@
 /// contexts, buffers, and what the CPU offers.
 ///
 /// Rules that hold for every function of this API:
-///  - it returns an `mpcore_status`; it never aborts, prints, or throws across the boundary;
+///  - it never aborts, prints, or throws across the boundary; whatever can fail returns an
+///    `mpcore_status`;
 ///  - after a status other than `MPCORE_OK`, `mpcore_last_error()` says on the calling thread what
-///    was wrong and what is valid, and nothing has been written to the caller's memory;
+///    was wrong and what is valid, and nothing has been written to the caller's memory. One
+///    exception: if a host's own `parallel_for` fails, some of its tasks may have run;
 ///  - sizes and strides are `int64_t` and count elements; pointers need no alignment;
 ///  - `ctx == NULL` means the process-wide default context;
 ///  - the floating-point environment of the calling thread is left as it was found.

@@ -6,6 +6,7 @@ asked, so lists and dicts of layers may grow at any time.
 """
 
 import functools
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any, Self
@@ -24,6 +25,9 @@ from mpcore.mixed_precision import policy as policies
 from mpcore.variable import Variable, name_scope
 
 Shape = tuple[int | None, ...]
+
+# Threads that call an unbuilt model build it one after the other.
+_BUILDING = threading.RLock()
 
 
 def owned(value: object) -> Iterator["Layer | Variable"]:
@@ -258,13 +262,13 @@ class Layer:
                 f"Received: {len(arrays)} arrays."
             )
         for variable, array in zip(variables, arrays, strict=True):
-            dtypes.canonical(array.dtype)
             if array.shape != variable.shape:
                 raise ValueError(
                     f"Variable '{variable.path}' has shape {variable.shape}. "
                     f"Received: array of shape {array.shape}."
                 )
-        for variable, array in zip(variables, arrays, strict=True):
+        fitting = [v.fitting(array) for v, array in zip(variables, arrays, strict=True)]
+        for variable, array in zip(variables, fitting, strict=True):
             variable.assign(array)
 
     def count_params(self) -> int:
@@ -311,15 +315,23 @@ class Layer:
         """Cast the floating arguments, build if needed, and `call`."""
         if self.built:
             return self._call(args, kwargs)
-        with name_scope(self.name):
-            self._building = True
-            try:
-                self._build_for(args, kwargs)
-                output = self._call(args, kwargs)
-            finally:
-                self._building = False
-        self.built = True
-        return output
+        with _BUILDING:
+            if self.built:  # by another thread
+                return self._call(args, kwargs)
+            made = len(self._weights)
+            with name_scope(self.name):
+                self._building = True
+                try:
+                    self._build_for(args, kwargs)
+                    output = self._call(args, kwargs)
+                except BaseException:
+                    if not self.built:
+                        del self._weights[made:]
+                    raise
+                finally:
+                    self._building = False
+            self.built = True
+            return output
 
     def _build_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Build from the arguments of the first call."""
@@ -359,6 +371,7 @@ class Layer:
         return {
             "name": self.name,
             "trainable": self._trainable,
+            "autocast": self.autocast,
             "dtype": policies.serialize(self._policy),
         }
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from mpcore import dtypes
+
 Array = np.ndarray[Any, Any]
 
 
@@ -41,8 +43,12 @@ class Arrays:
 
 def _array(value: object, name: str) -> Array:
     array = np.asarray(value)
-    if array.dtype.kind in "OSUMm":
-        raise TypeError(f"`{name}` must hold numbers. Received: dtype {array.dtype}.")
+    try:
+        dtypes.canonical(array.dtype)
+    except ValueError:
+        raise TypeError(
+            f"`{name}` must hold real numbers. Received: dtype {array.dtype}."
+        ) from None
     if array.ndim == 0:
         raise ValueError(f"`{name}` must have a first, batch dimension. Got a scalar.")
     return array
@@ -103,9 +109,11 @@ def split(arrays: Arrays, fraction: float) -> tuple[Arrays, Arrays]:
     return arrays.select(slice(cut)), arrays.select(slice(cut, None))
 
 
-def positive(value: int, name: str) -> int:
-    """Return `value` as an int; ValueError if it is below 1."""
+def at_least(value: int, name: str, minimum: int) -> int:
+    """Return `value` as an int; ValueError if it is below `minimum`."""
     number = operator.index(value)
-    if number < 1:
-        raise ValueError(f"`{name}` must be at least 1. Received: {name}={value}")
+    if number < minimum:
+        raise ValueError(
+            f"`{name}` must be at least {minimum}. Received: {name}={value}"
+        )
     return number

@@ -67,7 +67,7 @@ class Model(Layer):
             For something unknown, or two metrics of one name.
         """
         scale = auto_scale_loss and self.dtype_policy.name == "mixed_float16"
-        self._trainer = Trainer(self, optimizer, loss, metrics or (), scale)
+        self._trainer = Trainer(optimizer, loss, metrics or (), scale)
 
     @property
     def optimizer(self) -> Any:
@@ -86,7 +86,7 @@ class Model(Layer):
         batch_size: int = 32,
         epochs: int = 1,
         verbose: str | int = "auto",
-        callbacks: Sequence[Callback] | None = None,
+        callbacks: Callback | Sequence[Callback] | None = None,
         validation_split: float = 0.0,
         validation_data: object = None,
         shuffle: bool = True,
@@ -108,7 +108,7 @@ class Model(Layer):
         verbose : {'auto', 0, 1, 2}
             0: silent. 1: a progress bar per epoch. 2: a plain line per epoch. 'auto':
             1 on a terminal, else 2. Written to standard error.
-        callbacks : sequence of Callback, optional
+        callbacks : Callback or sequence of Callback, optional
         validation_split : float in [0, 1), default 0
             Share of the samples, from the end and before shuffling, to validate on.
         validation_data : (x, y) or (x, y, sample_weight), optional
@@ -123,6 +123,7 @@ class Model(Layer):
         Returns
         -------
         History
+            The weights are the moving averages if the optimizer keeps them (`use_ema`).
             `history.history` holds a list per key: 'loss', the metrics, 'val_...', and
             under loss scaling 'loss_scale' (at the end of the epoch) and
             'skipped_steps' (in the epoch).
@@ -132,7 +133,8 @@ class Model(Layer):
         RuntimeError
             If the model is not compiled.
         ValueError, TypeError
-            If arguments make no sense; before anything is trained.
+            If arguments make no sense. What shows without running the model is found
+            before anything is trained; a label out of range is found in its batch.
         """
         trainer = self._compiled()
         data = batches.checked(x, y, sample_weight)
@@ -141,7 +143,15 @@ class Model(Layer):
             validation = batches.unpacked(validation_data, "validation_data")
         elif validation_split:
             data, validation = batches.split(data, validation_split)
-        batch_size = batches.positive(batch_size, "batch_size")
+        if validation is not None and validation.x.shape[1:] != data.x.shape[1:]:
+            raise ValueError(
+                f"`validation_data` must have samples of shape {data.x.shape[1:]}, as "
+                f"`x` has. Received: shape {validation.x.shape[1:]}"
+            )
+        batch_size = batches.at_least(batch_size, "batch_size", 1)
+        if isinstance(callbacks, Callback):
+            callbacks = [callbacks]
+        epochs = batches.at_least(epochs, "epochs", 0)
         history = History()
         hooks = CallbackList(
             [*(callbacks or ()), history, *_progress(verbose)],
@@ -162,12 +172,13 @@ class Model(Layer):
                 hooks.on_epoch_end(epoch, logs)
                 if self.stop_training:
                     break
+            trainer.optimizer.finalize_variable_values(self.trainable_variables)
         finally:
             hooks.on_train_end()
         return history
 
-    @staticmethod
     def _train_epoch(
+        self,
         trainer: Trainer,
         data: Arrays,
         batch_size: int,
@@ -177,17 +188,16 @@ class Model(Layer):
         trainer.reset()
         for index, batch in enumerate(data.batches(batch_size, order)):
             hooks.on_train_batch_begin(index)
-            trainer.train_batch(batch)
+            trainer.train_batch(self, batch)
             if hooks.wants_batch_logs:
                 hooks.on_train_batch_end(index, trainer.logs())
         return trainer.logs() | trainer.scale_logs()
 
-    @staticmethod
-    def _test(trainer: Trainer, data: Arrays, batch_size: int) -> Logs:
-        trainer.reset()
-        for batch in data.batches(batch_size):
-            trainer.test_batch(batch)
-        return trainer.logs()
+    def _test(self, trainer: Trainer, data: Arrays, batch_size: int) -> Logs:
+        with trainer.fresh():
+            for batch in data.batches(batch_size):
+                trainer.test_batch(self, batch)
+            return trainer.logs()
 
     def evaluate(
         self,
@@ -206,7 +216,7 @@ class Model(Layer):
         """
         trainer = self._compiled()
         data = batches.checked(x, y, sample_weight)
-        size = batches.positive(batch_size, "batch_size")
+        size = batches.at_least(batch_size, "batch_size", 1)
         return _result(self._test(trainer, data, size), return_dict)
 
     def predict(self, x: object, batch_size: int = 32) -> Array:
@@ -217,8 +227,13 @@ class Model(Layer):
         data = batches.checked(x)
         outputs: Array | None = None
         start = 0
-        for batch in data.batches(batches.positive(batch_size, "batch_size")):
+        for batch in data.batches(batches.at_least(batch_size, "batch_size", 1)):
             output = self.predict_on_batch(batch.x)
+            if output.ndim == 0 or len(output) != len(batch):
+                raise ValueError(
+                    "`predict` needs a model that returns one row per sample. "
+                    f"Received: shape {output.shape} for {len(batch)} samples"
+                )
             if outputs is None:
                 outputs = np.empty((len(data), *output.shape[1:]), output.dtype)
             outputs[start : start + len(output)] = output
@@ -236,9 +251,9 @@ class Model(Layer):
         """Take one step; return this batch's loss and metrics as `evaluate` does."""
         trainer = self._compiled()
         batch = batches.checked(x, y, sample_weight)
-        trainer.reset()
-        trainer.train_batch(batch)
-        return _result(trainer.logs(), return_dict)
+        with trainer.fresh():
+            trainer.train_batch(self, batch)
+            return _result(trainer.logs(), return_dict)
 
     def test_on_batch(
         self,
@@ -249,19 +264,36 @@ class Model(Layer):
     ) -> Any:
         """Return the loss and metrics of one batch as `evaluate` does."""
         trainer = self._compiled()
-        batch = batches.checked(x, y, sample_weight)
-        trainer.reset()
-        trainer.test_batch(batch)
-        return _result(trainer.logs(), return_dict)
+        data = batches.checked(x, y, sample_weight)
+        return _result(self._test(trainer, data, len(data)), return_dict)
 
     def predict_on_batch(self, x: object) -> Array:
-        """Return the outputs for one batch."""
-        return unwrap(self(x, training=False))
+        """Return the output for one batch.
+
+        Raises
+        ------
+        TypeError
+            If the model returns something else than one array.
+        """
+        output = self(x, training=False)
+        if isinstance(output, list | tuple | dict):
+            raise TypeError(
+                f"Model '{self.name}' must return one array. Received: "
+                f"{type(output).__name__}"
+            )
+        return unwrap(output)
 
     def save_weights(self, path: str | os.PathLike[str]) -> None:
         """Write all variables to a safetensors file, in their stored dtypes.
 
         Names follow the structure of the model: 'dense_1/kernel'.
+
+        Raises
+        ------
+        RuntimeError
+            If the model has no variables; call it on a batch or `build` it first.
+        OSError
+            If the file cannot be written.
         """
         weights.save(self, path)
 
@@ -271,8 +303,12 @@ class Model(Layer):
         Raises
         ------
         ValueError
-            If a name is missing or unknown, or a shape or dtype differs; the model is
-            left as it was. The model must be built.
+            If the file is no safetensors file, a name is missing or unknown, or a
+            shape or dtype differs; the model is left as it was.
+        RuntimeError
+            If the model has no variables; call it on a batch or `build` it first.
+        FileNotFoundError
+            If there is no such file.
         """
         weights.load(self, path)
 

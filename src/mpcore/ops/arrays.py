@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from mpcore import dtypes
+from mpcore._core import cast as kernel
 from mpcore._core import runtime
 from mpcore.tape import Tensor
 
@@ -33,6 +34,16 @@ def zeros(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     return array
 
 
+def _rounded(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Return the array rounded once to a floating dtype."""
+    if dtype not in HALVES:
+        return array.astype(dtype)
+    source = contiguous(array)  # NumPy would go to a half by way of float32
+    result = empty(array.shape, dtype)
+    kernel.cast(source, result)
+    return result
+
+
 def as_array(x: Any) -> np.ndarray:
     """Return the array in `x`; Python floats and lists of them become `floatx()`."""
     if isinstance(x, Tensor):
@@ -41,8 +52,21 @@ def as_array(x: Any) -> np.ndarray:
         return np.asarray(x)
     array = np.asarray(x)
     if array.dtype == F64 and not hasattr(x, "__array__"):
-        return array.astype(dtypes.numpy_dtype(dtypes.floatx()))
+        return _rounded(array, dtypes.numpy_dtype(dtypes.floatx()))
     return array
+
+
+def as_factor(array: np.ndarray, partner: np.dtype, python: bool) -> np.ndarray:
+    """Return an operand of a product, floating where that is plain.
+
+    Integers and booleans take the dtype of the other operand, if that is floating;
+    otherwise those that came as Python numbers or lists take `floatx()`.
+    """
+    if array.dtype.kind not in "iub":
+        return array
+    if dtypes.is_floating(partner):
+        return _rounded(array, partner)
+    return _rounded(array, dtypes.numpy_dtype(dtypes.floatx())) if python else array
 
 
 def as_arrays(*operands: Any) -> list[np.ndarray]:
@@ -53,7 +77,7 @@ def as_arrays(*operands: Any) -> list[np.ndarray]:
         (dtype,) = own
         if dtypes.is_floating(dtype):
             return [
-                np.asarray(x, dtype=dtype) if is_python(x) else a
+                _rounded(np.asarray(x), dtype) if is_python(x) else a
                 for a, x in zip(arrays, operands, strict=True)
             ]
     return arrays
@@ -85,7 +109,7 @@ def contiguous(array: np.ndarray) -> np.ndarray:
 
 def require_kernel_dtype(operation: str, array: np.ndarray) -> None:
     """Raise TypeError unless the array is float32, float16, or bfloat16."""
-    if array.dtype not in KERNEL_DTYPES and array.dtype.newbyteorder("=") != F32:
+    if array.dtype.newbyteorder("=") not in KERNEL_DTYPES:
         raise TypeError(
             f"Cannot apply {operation} to {array.dtype.name!r}. Supported dtypes: "
             "float32, float16, bfloat16."
@@ -134,6 +158,10 @@ def _check_out(out: Any, shape: tuple[int, ...], dtype: np.dtype) -> None:
         raise ValueError(
             f"`out` must have shape {shape} and dtype {dtype.name}. Received: "
             f"shape={out.shape}, dtype={out.dtype}"
+        )
+    if any(s == 0 and n > 1 for n, s in zip(out.shape, out.strides, strict=True)):
+        raise ValueError(
+            f"The elements of `out` must not overlap. Received: strides={out.strides}"
         )
     if not out.flags.writeable:
         raise ValueError("`out` must be writable. Received: a read-only array")

@@ -176,7 +176,8 @@ def _factors(
                 f"{len(factors)}"
             )
         values = [float(factor) for factor in factors]
-        _require_finite(**{name: sum(map(abs, values))})
+        for value in values:
+            _require_finite(**{name: value})
         return values
     _require_finite(**{name: factors})
     return float(factors)
