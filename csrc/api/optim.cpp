@@ -158,31 +158,30 @@ mpcore_status run_update(mpcore_context* ctx, int64_t count, const mpcore_optim_
   if (const auto s = session.serial(FpMode::kIeee, [&] { scalars = make_scalars(); })) return s;
 
   const int64_t blocks = partition.blocks();
-  return session.parallel_for(
-      (blocks + kTaskBlocks - 1) / kTaskBlocks, FpMode::kFlushAll, [&](int64_t i) {
-        const int64_t from = i * kTaskBlocks, to = std::min(blocks, from + kTaskBlocks);
-        partition.for_each_piece(from, to, [&](int64_t t, int64_t begin, int64_t end) {
-          const auto& x = tensors[t];
-          const auto at = [&](void* p, mpcore_dtype dtype) -> void* {
-            return p == nullptr ? nullptr : static_cast<char*>(p) + begin * dtype_size(dtype);
-          };
-          OptimSpan span{};
-          span.size = std::min(end, x.size) - begin;
-          span.param = at(x.param, x.param_dtype);
-          span.grad = at(const_cast<void*>(x.grad), x.grad_dtype);
-          span.copy = at(x.copy, x.copy_dtype);
-          const bool wide = x.param_dtype == MPCORE_DTYPE_F64;
-          for (int k = 0; k < kMaxStates; ++k)
-            span.state[k] = at(x.state[k], wide ? MPCORE_DTYPE_F64 : MPCORE_DTYPE_F32);
-          span.param_dtype = x.param_dtype;
-          span.grad_dtype = x.grad_dtype;
-          span.copy_dtype = x.copy_dtype;
-          span.grad_multiplier = x.grad_multiplier;
-          span.decay_rate = x.weight_decay * learning_rate;
-          span.clipvalue = clipvalue;
-          update(scalars, span);
-        });
-      });
+  return session.parallel_for(ceil_div(blocks, kTaskBlocks), FpMode::kFlushAll, [&](int64_t i) {
+    const int64_t from = i * kTaskBlocks, to = std::min(blocks, from + kTaskBlocks);
+    partition.for_each_piece(from, to, [&](int64_t t, int64_t begin, int64_t end) {
+      const auto& x = tensors[t];
+      const auto at = [&](void* p, mpcore_dtype dtype) -> void* {
+        return p == nullptr ? nullptr : static_cast<char*>(p) + begin * dtype_size(dtype);
+      };
+      OptimSpan span{};
+      span.size = std::min(end, x.size) - begin;
+      span.param = at(x.param, x.param_dtype);
+      span.grad = at(const_cast<void*>(x.grad), x.grad_dtype);
+      span.copy = at(x.copy, x.copy_dtype);
+      const bool wide = x.param_dtype == MPCORE_DTYPE_F64;
+      for (int k = 0; k < kMaxStates; ++k)
+        span.state[k] = at(x.state[k], wide ? MPCORE_DTYPE_F64 : MPCORE_DTYPE_F32);
+      span.param_dtype = x.param_dtype;
+      span.grad_dtype = x.grad_dtype;
+      span.copy_dtype = x.copy_dtype;
+      span.grad_multiplier = x.grad_multiplier;
+      span.decay_rate = x.weight_decay * learning_rate;
+      span.clipvalue = clipvalue;
+      update(scalars, span);
+    });
+  });
 }
 
 template <class Args>
