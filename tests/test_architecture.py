@@ -19,7 +19,7 @@ PACKAGE = ROOT / "src" / "mpcore"
 if not (CSRC.is_dir() and PACKAGE.is_dir()):
     pytest.skip(f"no source tree at {ROOT}", allow_module_level=True)
 
-LEAVES = {"dtypes", "serialization", "tape", "autocast", "random"}
+LEAVES = {"dtypes", "serialization", "tape", "autocast", "random", "naming"}
 ROUND_VARIABLE = LEAVES | {"ops", "variable"}
 LAYER_PARTS = {
     "mixed_precision.policy",
@@ -42,6 +42,7 @@ PYTHON_ARROWS = {
     "autocast": set(),
     "dtypes": set(),
     "random": set(),
+    "naming": set(),
     "serialization": set(),
     "tape": {"dtypes"},
     "_core": set(),

@@ -5,7 +5,6 @@ every assignment; the optimizers write it in the pass that updates the value.
 """
 
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self
@@ -13,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from mpcore import autocast, dtypes, tape
+from mpcore.naming import Names, checked_name
 from mpcore.ops import arrays
 from mpcore.ops.cast import convert
 
@@ -22,8 +22,7 @@ AGGREGATIONS = ("none", "mean", "sum", "only_first_replica", None)
 
 _COPY_DTYPES = ("float16", "bfloat16")
 
-_names: Counter[str] = Counter()
-_names_lock = threading.Lock()
+_names = Names()
 # Between a thread that makes a compute copy and one that assigns.
 _copies_lock = threading.Lock()
 
@@ -45,28 +44,12 @@ def name_scope(prefix: str) -> Iterator[None]:
     prefix : str
         Non-empty; without "/".
     """
-    _check_name(prefix)
+    checked_name(prefix)
     _SCOPES.prefixes.append(prefix)
     try:
         yield
     finally:
         _SCOPES.prefixes.pop()
-
-
-def _check_name(name: object) -> None:
-    if not isinstance(name, str):
-        raise TypeError(f"`name` must be a str. Received: name={name!r}")
-    if not name or "/" in name:
-        raise ValueError(
-            f"`name` must be non-empty and hold no '/'. Received: name={name!r}"
-        )
-
-
-def _unique_name(base: str) -> str:
-    with _names_lock:
-        count = _names[base]
-        _names[base] += 1
-    return base if count == 0 else f"{base}_{count}"
 
 
 class Variable(tape.Tensor):
@@ -142,10 +125,10 @@ class Variable(tape.Tensor):
             if function is not None and not callable(function):
                 raise TypeError(f"`{role}` must be callable. Received: {function!r}")
         if name is not None:
-            _check_name(name)
+            checked_name(name)
         stored = _initial(value, dtype, shape)
         self._set_stored(stored)
-        self.name = name if name is not None else _unique_name("variable")
+        self.name = name if name is not None else _names.unique("variable")
         self.path = "/".join([*_SCOPES.prefixes, self.name])
         self.trainable = bool(trainable)
         self.autocast = bool(autocast)

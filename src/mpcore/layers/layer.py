@@ -20,12 +20,13 @@ from mpcore.layers.calling import (
     shape_of,
     training_position,
 )
-from mpcore.layers.naming import checked_name, unique_name
 from mpcore.mixed_precision import policy as policies
+from mpcore.naming import Names, checked_name
 from mpcore.variable import Variable, name_scope
 
 Shape = tuple[int | None, ...]
 
+_NAMES = Names()
 # Threads that call an unbuilt model build it one after the other.
 _BUILDING = threading.RLock()
 
@@ -98,7 +99,7 @@ class Layer:
     ) -> None:
         self._weights: list[Variable] = []
         self.named_by_user = name is not None
-        self.name = unique_name(type(self)) if name is None else checked_name(name)
+        self.name = _NAMES.of_class(type(self)) if name is None else checked_name(name)
         self._policy = policies.get(dtype)
         compute_dtype = self._policy.compute_dtype
         # None: a policy of integers casts nothing.

@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from mpcore.layers.layer import Layer, owned
-from mpcore.layers.naming import numbered, snake_case
+from mpcore.naming import numbered, snake_case
 from mpcore.variable import Variable
 
 
