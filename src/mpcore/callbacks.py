@@ -16,7 +16,7 @@ class Callback:
         The model being trained; set `model.stop_training = True` to end `fit` after
         the running epoch.
     params : dict
-        'epochs', 'steps' (per epoch) and 'verbose' of this `fit`.
+        'epochs' and 'steps' (per epoch) of this `fit`.
     wants_batches : bool, default True
         False: the hooks of batches are not called.
     """

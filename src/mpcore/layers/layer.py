@@ -20,6 +20,7 @@ from mpcore.layers.calling import (
     shape_of,
     training_position,
 )
+from mpcore.layers.super_init import set_in_init
 from mpcore.mixed_precision import policy as policies
 from mpcore.naming import Names, checked_name
 from mpcore.variable import Variable, name_scope
@@ -63,6 +64,7 @@ def _scoped(build: Callable[..., None]) -> Callable[..., None]:
     return wrapped
 
 
+@set_in_init("name", "built", "_weights", "_policy", "_building", "_trainable")
 class Layer:
     """Base of all layers: state plus a computation in the policy's compute dtype.
 

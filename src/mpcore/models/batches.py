@@ -32,6 +32,10 @@ class Arrays:
             None if self.sample_weight is None else self.sample_weight[rows],
         )
 
+    def count(self, batch_size: int) -> int:
+        """Return the number of batches."""
+        return -(-len(self) // batch_size)
+
     def batches(
         self, batch_size: int, order: Array | None = None
     ) -> Iterator["Arrays"]:
@@ -107,6 +111,11 @@ def split(arrays: Arrays, fraction: float) -> tuple[Arrays, Arrays]:
             "to train or to validate on."
         )
     return arrays.select(slice(cut)), arrays.select(slice(cut, None))
+
+
+def size(batch_size: int | None) -> int:
+    """Return the number of samples in a batch; None stands for 32."""
+    return 32 if batch_size is None else at_least(batch_size, "batch_size", 1)
 
 
 def at_least(value: int, name: str, minimum: int) -> int:

@@ -1,7 +1,7 @@
 """Model: a layer that can be compiled, fitted, evaluated and asked."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,12 +9,15 @@ import numpy as np
 from mpcore import random
 from mpcore.callbacks import Callback, CallbackList, History, ProgressBar
 from mpcore.layers.layer import Layer
+from mpcore.layers.super_init import set_in_init
 from mpcore.models import batches, summary, weights
 from mpcore.models.batches import Array, Arrays
+from mpcore.models.progress import Progress, check_verbose
 from mpcore.models.training import Logs, Trainer
 from mpcore.tape import unwrap
 
 
+@set_in_init("_trainer")
 class Model(Layer):
     """A layer with a training loop.
 
@@ -83,7 +86,7 @@ class Model(Layer):
         self,
         x: object,
         y: object,
-        batch_size: int = 32,
+        batch_size: int | None = None,
         epochs: int = 1,
         verbose: str | int = "auto",
         callbacks: Callback | Sequence[Callback] | None = None,
@@ -101,8 +104,9 @@ class Model(Layer):
             Floating samples are cast to the compute dtype batch by batch.
         y : array-like of shape (n, ...)
             Targets.
-        batch_size : int, default 32
-            The last batch of an epoch may be smaller; each sample counts once.
+        batch_size : int, optional
+            Default: 32. The last batch of an epoch may be smaller; each sample counts
+            once.
         epochs : int, default 1
             Number of the epoch to stop before.
         verbose : {'auto', 0, 1, 2}
@@ -148,7 +152,7 @@ class Model(Layer):
                 f"`validation_data` must have samples of shape {data.x.shape[1:]}, as "
                 f"`x` has. Received: shape {validation.x.shape[1:]}"
             )
-        batch_size = batches.at_least(batch_size, "batch_size", 1)
+        size = batches.size(batch_size)
         if isinstance(callbacks, Callback):
             callbacks = [callbacks]
         epochs = batches.at_least(epochs, "epochs", 0)
@@ -156,7 +160,7 @@ class Model(Layer):
         hooks = CallbackList(
             [*(callbacks or ()), history, *_progress(verbose)],
             self,
-            {"epochs": epochs, "steps": -(-len(data) // batch_size)},
+            {"epochs": epochs, "steps": data.count(size)},
         )
         generator = random.generator() if shuffle else None
         self.stop_training = False
@@ -165,9 +169,9 @@ class Model(Layer):
             for epoch in range(initial_epoch, epochs):
                 hooks.on_epoch_begin(epoch)
                 order = None if generator is None else generator.permutation(len(data))
-                logs = self._train_epoch(trainer, data, batch_size, order, hooks)
+                logs = self._train_epoch(trainer, data.batches(size, order), hooks)
                 if validation is not None:
-                    tested = self._test(trainer, validation, batch_size)
+                    tested = self._test(trainer, validation.batches(size))
                     logs |= {f"val_{key}": value for key, value in tested.items()}
                 hooks.on_epoch_end(epoch, logs)
                 if self.stop_training:
@@ -180,22 +184,20 @@ class Model(Layer):
     def _train_epoch(
         self,
         trainer: Trainer,
-        data: Arrays,
-        batch_size: int,
-        order: Array | None,
+        data: Iterable[Arrays],
         hooks: CallbackList,
     ) -> Logs:
         trainer.reset()
-        for index, batch in enumerate(data.batches(batch_size, order)):
+        for index, batch in enumerate(data):
             hooks.on_train_batch_begin(index)
             trainer.train_batch(self, batch)
             if hooks.wants_batch_logs:
                 hooks.on_train_batch_end(index, trainer.logs())
         return trainer.logs() | trainer.scale_logs()
 
-    def _test(self, trainer: Trainer, data: Arrays, batch_size: int) -> Logs:
+    def _test(self, trainer: Trainer, data: Iterable[Arrays]) -> Logs:
         with trainer.fresh():
-            for batch in data.batches(batch_size):
+            for batch in data:
                 trainer.test_batch(self, batch)
             return trainer.logs()
 
@@ -203,11 +205,21 @@ class Model(Layer):
         self,
         x: object,
         y: object,
-        batch_size: int = 32,
+        batch_size: int | None = None,
+        verbose: str | int = "auto",
         sample_weight: object = None,
         return_dict: bool = False,
     ) -> Any:
         """Return loss and metrics on arrays, without training.
+
+        Parameters
+        ----------
+        x, y, batch_size, sample_weight
+            See `fit`.
+        verbose : {'auto', 0, 1, 2}
+            1: a progress bar. 2: a line at the end. 'auto' and 0: silent. Written to
+            standard error.
+        return_dict : bool, default False
 
         Returns
         -------
@@ -216,28 +228,36 @@ class Model(Layer):
         """
         trainer = self._compiled()
         data = batches.checked(x, y, sample_weight)
-        size = batches.at_least(batch_size, "batch_size", 1)
-        return _result(self._test(trainer, data, size), return_dict)
+        size = batches.size(batch_size)
+        with Progress("Evaluate", data.count(size), verbose) as progress:
+            logs = self._test(trainer, progress.over(data.batches(size)))
+            progress.finish(logs)
+        return _result(logs, return_dict)
 
-    def predict(self, x: object, batch_size: int = 32) -> Array:
-        """Return the outputs for all samples, in the compute dtype.
+    def predict(
+        self, x: object, batch_size: int | None = None, verbose: str | int = "auto"
+    ) -> Array:
+        """Return the outputs for all samples, in the compute dtype of the last layer.
 
         The bits are those of `model(x)`: an output row does not depend on its batch.
+        With `verbose=1` there is a progress bar on standard error.
         """
         data = batches.checked(x)
+        size = batches.size(batch_size)
         outputs: Array | None = None
         start = 0
-        for batch in data.batches(batches.at_least(batch_size, "batch_size", 1)):
-            output = self.predict_on_batch(batch.x)
-            if output.ndim == 0 or len(output) != len(batch):
-                raise ValueError(
-                    "`predict` needs a model that returns one row per sample. "
-                    f"Received: shape {output.shape} for {len(batch)} samples"
-                )
-            if outputs is None:
-                outputs = np.empty((len(data), *output.shape[1:]), output.dtype)
-            outputs[start : start + len(output)] = output
-            start += len(output)
+        with Progress("Predict", data.count(size), verbose) as progress:
+            for batch in progress.over(data.batches(size)):
+                output = self.predict_on_batch(batch.x)
+                if output.ndim == 0 or len(output) != len(batch):
+                    raise ValueError(
+                        "`predict` needs a model that returns one row per sample. "
+                        f"Received: shape {output.shape} for {len(batch)} samples"
+                    )
+                if outputs is None:
+                    outputs = np.empty((len(data), *output.shape[1:]), output.dtype)
+                outputs[start : start + len(output)] = output
+                start += len(output)
         assert outputs is not None  # There is at least one sample.
         return outputs
 
@@ -265,7 +285,7 @@ class Model(Layer):
         """Return the loss and metrics of one batch as `evaluate` does."""
         trainer = self._compiled()
         data = batches.checked(x, y, sample_weight)
-        return _result(self._test(trainer, data, len(data)), return_dict)
+        return _result(self._test(trainer, [data]), return_dict)
 
     def predict_on_batch(self, x: object) -> Array:
         """Return the output for one batch.
@@ -318,10 +338,7 @@ class Model(Layer):
 
 
 def _progress(verbose: str | int) -> list[Callback]:
-    if verbose not in ("auto", 0, 1, 2):
-        raise ValueError(
-            f"`verbose` must be 'auto', 0, 1 or 2. Received: verbose={verbose!r}"
-        )
+    check_verbose(verbose)
     if verbose == 0:
         return []
     return [ProgressBar(bar=None if verbose == "auto" else verbose == 1)]

@@ -71,7 +71,10 @@ def names(layer: Layer) -> dict[str, Variable]:
     if len(named) < len(pairs):
         counts = Counter(name for name, _ in pairs)
         twice = sorted(name for name, count in counts.items() if count > 1)
-        raise ValueError(f"Several variables have the name {', '.join(twice)}.")
+        raise ValueError(
+            f"Several variables have the name {', '.join(twice)}. Give their layers "
+            "(or them, if they are in a list) names of their own: `name=...`"
+        )
     return named
 
 
