@@ -260,11 +260,11 @@ class GradientTape:
         return _pack(sources, iter(replay.results(leaves)))
 
 
-def _flatten(structure: object) -> Iterator[object]:
+def flatten(structure: object) -> Iterator[object]:
     """Yield the leaves of nested lists and tuples."""
     if isinstance(structure, list | tuple):
         for item in structure:
-            yield from _flatten(item)
+            yield from flatten(item)
     else:
         yield structure
 
@@ -280,7 +280,7 @@ def _pack(structure: object, leaves: Iterator[Any]) -> Any:
 def _tensors(sources: object) -> list[Tensor]:
     """Return the leaves of `sources`."""
     leaves = []
-    for source in _flatten(sources):
+    for source in flatten(sources):
         if not isinstance(source, Tensor):
             raise TypeError(
                 "`sources` must be Tensors or Variables; an array has to pass through "
@@ -301,11 +301,11 @@ def _needed(entries: Sequence[Entry], keys: frozenset[int]) -> set[int]:
 
 def _seeds(target: object, output_gradients: object) -> list[tuple[int, np.ndarray]]:
     """Return (key, gradient) of every target a tape could know."""
-    targets = list(_flatten(target))
+    targets = list(flatten(target))
     if output_gradients is None:
         given: list[object] = [None] * len(targets)
     elif isinstance(target, list | tuple):
-        given = list(_flatten(output_gradients))
+        given = list(flatten(output_gradients))
         if len(given) != len(targets):
             raise ValueError(
                 "`output_gradients` must have the structure of `target`. Received: "

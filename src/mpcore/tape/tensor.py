@@ -16,6 +16,8 @@ class Tensor:
 
     Ops return Tensors where a tape records, or where a Tensor went in. Elsewhere they
     return plain arrays. Arithmetic operators and indexing are those of `mpcore.ops`.
+    Functions of NumPy take a Tensor as its array, and raise TypeError if a tape that
+    records follows it: they would lose the gradient. (`numpy.asarray` does not ask.)
 
     Parameters
     ----------
@@ -115,7 +117,7 @@ class Tensor:
 
 
 def install_operators(operators: Mapping[str, Callable[..., object]]) -> None:
-    """Give Tensor its operators; `mpcore.ops` does.
+    """Give Tensor operators that know more than this file does.
 
     Parameters
     ----------
