@@ -161,3 +161,16 @@ def test_train_bad_arguments_end_with_code_2_and_name_the_option(arguments, caps
         cli.main(["train", *arguments])
     assert exit_.value.code == 2
     assert arguments[0] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["info", "train"])
+@pytest.mark.parametrize(
+    ("name", "value"), [("MPCORE_ISA", "avx9"), ("MPCORE_NUM_THREADS", "many")]
+)
+def test_cli_malformed_environment_ends_with_code_2_and_one_line(command, name, value):
+    result = run(command, **{name: value})
+    assert result.returncode == 2
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"mpcore: {name} must be ")
+    assert f"{name}={value}" in line
