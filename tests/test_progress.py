@@ -53,11 +53,12 @@ def test_predict_that_fails_leaves_no_bar_open(capsys):
         def call(self, x):
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt) as caught:
         Sequential([Fail()]).predict(np.zeros((3, 1)), verbose=1)
     shown = capsys.readouterr().err
     assert "0/1" in shown
     assert shown.endswith("\n")  # A bar that is closed ends its line.
+    del caught  # Its frames held the bar, which would close itself otherwise.
 
 
 @pytest.mark.parametrize("method", ["fit", "evaluate", "predict"])
