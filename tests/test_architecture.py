@@ -64,11 +64,12 @@ PYTHON_ARROWS = {
     "metrics": LEAVES | {"ops"},
     "callbacks": LEAVES,
     "datasets": {"random"},
+    "threads": {"ops"},
     "models": MODELS,
     "train": MODELS | {"datasets", "models"},
     "cli": MODELS | {"_paths", "datasets", "models", "train"},
     "__main__": {"cli"},
-    "__init__": MODELS | {"models", "mixed_precision", "datasets"},
+    "__init__": MODELS | {"models", "mixed_precision", "datasets", "threads"},
 }
 
 # C++: a folder of csrc and what of the others it includes (a folder, or one header).

@@ -326,7 +326,7 @@ def _initial(value: Any, dtype: Any, shape: tuple[int, ...] | None) -> np.ndarra
         raise ValueError(
             f"`shape` must be that of the value, {array.shape}. Received: shape={shape}"
         )
-    target = dtypes.numpy_dtype(array.dtype if dtype is None else dtype)
+    target = dtypes.numpy_dtype(dtypes.of_array(array) if dtype is None else dtype)
     stored = arrays.empty(array.shape, target)
     np.copyto(stored, _converted(array, target))
     return stored
@@ -336,7 +336,7 @@ def _converted(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Return the array in a dtype: rounded once to a floating one, else exactly."""
     if array.dtype == dtype:
         return array
-    dtypes.canonical(array.dtype)
+    dtypes.of_array(array)
     if dtypes.is_floating(dtype):
         return convert(array, dtype)
     with np.errstate(all="ignore"):

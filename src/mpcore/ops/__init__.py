@@ -45,6 +45,7 @@ from mpcore.ops.runtime import (
     memory_info,
     set_isa,
     set_num_threads,
+    trim_memory,
     version,
 )
 from mpcore.ops.shapes import flatten, getitem, reshape, transpose
@@ -95,6 +96,7 @@ __all__ = [
     "sum",
     "tanh",
     "transpose",
+    "trim_memory",
     "unscale",
     "version",
 ]

@@ -69,9 +69,10 @@ def cast(x: Any, dtype: Any, out: np.ndarray | None = None) -> np.ndarray | Tens
     if target not in _TARGETS:
         raise TypeError(_message(target))
     try:
-        dtypes.canonical(array.dtype)
+        dtypes.of_array(array)
     except ValueError:
-        raise TypeError(_message(array.dtype)) from None
+        message = f"{_message(array.dtype)} Received: shape={array.shape}"
+        raise TypeError(message) from None
 
     result = convert(array, target, out)
     source = gradient_dtype(x) if isinstance(x, Tensor) else target

@@ -29,7 +29,7 @@ def checked(x: Any) -> np.ndarray:
 
 def _supported(array: np.ndarray) -> np.ndarray:
     try:
-        dtypes.canonical(array.dtype)
+        dtypes.of_array(array)
     except ValueError as error:
         raise TypeError(str(error)) from None
     return array if array.dtype.isnative else contiguous(array)

@@ -8,7 +8,7 @@ import numpy as np
 
 from mpcore import dtypes
 from mpcore._core import grad as kernel
-from mpcore.ops.arrays import Output, as_array, contiguous, flatten
+from mpcore.ops.arrays import Output, contiguous, flatten
 from mpcore.ops.elementwise import checked
 
 
@@ -151,8 +151,8 @@ def loss_scale_update(
 
 
 def _floating(x: Any) -> np.ndarray:
-    array = as_array(x) if not isinstance(x, np.ndarray) else x
-    if array.dtype.kind in "OUSMm" or not dtypes.is_floating(array.dtype):
+    array = checked(x)
+    if not dtypes.is_floating(array.dtype):
         raise TypeError(
             f"Gradients must be floating. Received: dtype={array.dtype.name}"
         )

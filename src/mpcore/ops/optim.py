@@ -10,6 +10,7 @@ import numpy as np
 
 from mpcore._core import optim as kernel
 from mpcore.ops.arrays import contiguous
+from mpcore.tape import unwrap
 
 
 def sgd_step(
@@ -205,7 +206,9 @@ def _checked(
                 f"{len(state)}"
             )
         others = [grad, *state] if copy is None else [grad, copy, *state]
+        unwrap(param)  # refuses a masked array
         for other in others:
+            unwrap(other)
             if other.shape != param.shape:
                 raise ValueError(
                     "A gradient, a copy, and a state must have the shape of their "
