@@ -24,7 +24,15 @@ from mpcore.ops.arithmetic import (
 from mpcore.ops.cast import cast
 from mpcore.ops.dense import dense
 from mpcore.ops.gemm import matmul
-from mpcore.ops.grad import all_finite, global_norm, loss_scale_update, norms, unscale
+from mpcore.ops.grad import (
+    accumulate,
+    all_finite,
+    global_norm,
+    lerp,
+    loss_scale_update,
+    norms,
+    unscale,
+)
 from mpcore.ops.nn import (
     activation,
     dropout,
@@ -53,6 +61,7 @@ from mpcore.tape import install_accumulate, install_operators
 
 __all__ = [
     "abs",
+    "accumulate",
     "activation",
     "adam_step",
     "add",
@@ -69,6 +78,7 @@ __all__ = [
     "get_num_threads",
     "getitem",
     "global_norm",
+    "lerp",
     "linear",
     "log",
     "log1p",
