@@ -30,6 +30,7 @@ FUNCTIONS: dict[str, Function] = {
     "global_norm": lambda x: ops.global_norm([x]),
     "linear": ops.linear,
     "log": ops.log,
+    "log1p": ops.log1p,
     "matmul_left": lambda x: ops.matmul(x, operand_of(x, (6, 3))),
     "matmul_right": lambda x: ops.matmul(operand_of(x, (3, *x.shape[-2:-1])), x),
     "maximum": lambda x: ops.maximum(x, 0),
