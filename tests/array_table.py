@@ -13,10 +13,18 @@ from mpcore import Tensor, Variable, ops
 SHAPE = (4, 6)
 Function = Callable[[np.ndarray], Any]
 
+
+def in_place(function: Callable[[np.ndarray], None], shape: tuple[int, ...]) -> Any:
+    total = np.ones(shape, F32)
+    function(total)
+    return total
+
+
 # name -> function of one array of shape (4, 6), or (..., 6).
 FUNCTIONS: dict[str, Function] = {
     "abs": ops.abs,
     "add": lambda x: ops.add(x, x),
+    "accumulate": lambda x: in_place(lambda t: ops.accumulate([t], [x]), x.shape),
     "all_finite": lambda x: ops.all_finite([x]),
     "assign": lambda x: Variable(np.zeros(x.shape, x.dtype)).assign(x).value,
     "cast": lambda x: ops.cast(x, "float32"),
@@ -28,6 +36,7 @@ FUNCTIONS: dict[str, Function] = {
     "flatten": ops.flatten,
     "getitem": lambda x: ops.getitem(x, (..., slice(1, 4))),
     "global_norm": lambda x: ops.global_norm([x]),
+    "lerp": lambda x: in_place(lambda t: ops.lerp([t], [x], 0.5), x.shape),
     "linear": ops.linear,
     "log": ops.log,
     "log1p": ops.log1p,

@@ -95,7 +95,19 @@ ELEMENTWISE = {
         "exp",
         "linear",
     ),
-    *("log", "maximum", "minimum", "multiply", "negative", "power", "relu", "sgd_grad"),
+    *(
+        "accumulate",
+        "lerp",
+        "log",
+        "log1p",
+        "maximum",
+        "minimum",
+        "multiply",
+        "negative",
+        "power",
+        "relu",
+        "sgd_grad",
+    ),
     *("sigmoid", "sqrt", "square", "subtract", "tanh", "tensor", "variable"),
 }
 

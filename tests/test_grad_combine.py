@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -118,8 +119,8 @@ def test_combine_takes_what_users_bring(
 @pytest.mark.parametrize(
     ("totals", "arrays", "error", "message"),
     [
-        ([np.ones(2, F32)], [np.ones(2, int)], TypeError, "floating"),
-        ([np.ones(2, F32)], [None], TypeError, "floating"),
+        ([np.ones(2, F32)], [np.ones(2, int)], TypeError, "dtype"),
+        ([np.ones(2, F32)], [None], TypeError, "dtype"),
         ([np.ones(2, F16)], [np.ones(2, F16)], ValueError, "float32 or float64"),
         ([np.ones(2, int)], [np.ones(2, F16)], ValueError, "float"),
         ([[1.0, 1.0]], [np.ones(2, F32)], TypeError, "ndarray"),
@@ -147,10 +148,40 @@ def test_accumulate_multiplier_that_is_not_finite_raises(factor: float) -> None:
         ops.accumulate([np.ones(1, F32)], [np.ones(1, F32)], factor)
 
 
+def test_multiplier_infinite_in_float32_raises_unless_all_is_float64() -> None:
+    x, wide = np.zeros(3, F32), np.ones(3, F64)
+    with pytest.raises(ValueError, match="multiplier must be finite"):
+        ops.accumulate([wide, x], [x, x], 1e39)
+    with pytest.raises(ValueError, match="multiplier must be finite"):
+        ops.unscale([x], 1e39, out=[x])
+    assert (wide == 1).all()
+    ops.accumulate([wide], [wide], 1e39)
+    assert ops.unscale([wide], 1e-39, out=[wide])[1]
+    assert (wide == (1 + 1e39) * 1e-39).all()
+
+
 @pytest.mark.parametrize("momentum", [-0.1, 1.5, math.nan])
 def test_lerp_momentum_out_of_range_raises(momentum: float) -> None:
     with pytest.raises(ValueError, match=r"`momentum` must be in \[0, 1\]"):
         ops.lerp([np.ones(1, F32)], [np.ones(1, F32)], momentum)
+
+
+@OPERATIONS
+def test_combine_takes_memory_maps_but_no_masked_arrays(
+    tmp_path: Path, operation: Operation, formula: Formula, factor: float
+) -> None:
+    total = np.memmap(tmp_path / "total", F32, "w+", shape=(40,))
+    x = np.memmap(tmp_path / "x", F16, "w+", shape=(40,))
+    total[:], x[:] = 3, 5
+    want = formula(np.full(40, 3, F32), np.full(40, 5, F16), factor)
+    operation([total], [x], factor)
+    assert_same_bits(np.asarray(total), want)
+    masked = np.ma.masked_array(np.ones(40, F32), mask=True)
+    for totals, arrays in (([total], [masked]), ([masked], [x])):
+        with pytest.raises(TypeError, match="Masked arrays are not supported"):
+            operation(totals, arrays, factor)
+    assert_same_bits(np.asarray(total), want)
+    assert (masked.data == 1).all()
 
 
 def test_combine_refuses_partial_overlap() -> None:

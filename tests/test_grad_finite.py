@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from reference import BF16, F16, F32, F64, assert_same_bits
@@ -183,6 +185,27 @@ def test_in_place_operations_refuse_read_only_arrays() -> None:
     assert ops.all_finite([fixed])
     assert ops.norms([fixed]).item() == 2
     assert ops.unscale([fixed], 3.0)[0][0].tolist() == [3.0] * 4
+
+
+def test_masked_arrays_are_refused_memory_maps_are_not(tmp_path: Path) -> None:
+    x = np.memmap(tmp_path / "x", F32, "w+", shape=(50,))
+    x[:] = 2
+    assert ops.all_finite([x])
+    assert ops.norms([x]).item() == np.sqrt(200)
+    results, finite = ops.unscale([x], 0.5, out=[x])
+    assert finite
+    assert results[0] is x
+    assert (x == 1).all()
+    masked = np.ma.masked_array(np.ones(3, F32), mask=True)
+    for call in (
+        lambda: ops.all_finite([masked]),
+        lambda: ops.norms([masked]),
+        lambda: ops.unscale([masked], 2.0),
+        lambda: ops.unscale([masked], 2.0, out=[masked]),
+    ):
+        with pytest.raises(TypeError, match="Masked arrays are not supported"):
+            call()
+    assert (masked.data == 1).all()
 
 
 def test_case_h10_missing_gradients_are_ignored_by_check_and_update() -> None:

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cfloat>
 #include <cinttypes>
 #include <cmath>
 
@@ -85,14 +86,13 @@ mpcore_status for_all_pieces(Session& session, int64_t count, const mpcore_tenso
   const Partition partition(session, count, kBlock, [&](int64_t t) { return tensors[t].size; });
   if (!partition.valid()) return MPCORE_OUT_OF_MEMORY;
   const int64_t blocks = partition.blocks();
-  return session.parallel_for(
-      (blocks + kTaskBlocks - 1) / kTaskBlocks, FpMode::kIeee, [&](int64_t i) {
-        const int64_t from = i * kTaskBlocks;
-        partition.for_each_piece(from, std::min(blocks, from + kTaskBlocks),
-                                 [&](int64_t t, int64_t begin, int64_t end) {
-                                   body(t, begin, std::min(end, tensors[t].size) - begin);
-                                 });
-      });
+  return session.parallel_for(ceil_div(blocks, kTaskBlocks), FpMode::kIeee, [&](int64_t i) {
+    const int64_t from = i * kTaskBlocks;
+    partition.for_each_piece(from, std::min(blocks, from + kTaskBlocks),
+                             [&](int64_t t, int64_t begin, int64_t end) {
+                               body(t, begin, std::min(end, tensors[t].size) - begin);
+                             });
+  });
 }
 
 mpcore_status all_finite(mpcore_context* ctx, int64_t count, const mpcore_tensor_ref* tensors,
@@ -114,10 +114,15 @@ mpcore_status all_finite(mpcore_context* ctx, int64_t count, const mpcore_tensor
   return status;
 }
 
-mpcore_status check_multiplier(const char* function, double multiplier) {
-  if (std::isfinite(multiplier)) return MPCORE_OK;
-  return fail(MPCORE_INVALID_ARGUMENT, "%s: multiplier must be finite (got %g)", function,
-              multiplier);
+// Where the arithmetic is fp32, so is the multiplier: an infinity there would make NaN of zeros.
+mpcore_status check_multiplier(const char* function, double multiplier, int64_t count,
+                               const mpcore_tensor_ref* written) {
+  const bool wide = std::all_of(written, written + count,
+                                [](const auto& x) { return x.dtype == MPCORE_DTYPE_F64; });
+  if (std::fabs(multiplier) <= (wide && count > 0 ? DBL_MAX : FLT_MAX)) return MPCORE_OK;
+  return fail(MPCORE_INVALID_ARGUMENT,
+              "%s: multiplier must be finite, in float32 unless all tensors are float64 (got %g)",
+              function, multiplier);
 }
 
 mpcore_status unscale(mpcore_context* ctx, int64_t count, const mpcore_tensor_ref* tensors,
@@ -134,7 +139,7 @@ mpcore_status unscale(mpcore_context* ctx, int64_t count, const mpcore_tensor_re
                     kName, t, mpcore_dtype_name(outputs[t].dtype),
                     mpcore_dtype_name(tensors[t].dtype));
   }
-  if (const auto s = check_multiplier(kName, multiplier)) return s;
+  if (const auto s = check_multiplier(kName, multiplier, count, tensors)) return s;
   Session session(ctx);
   if (session.status() != MPCORE_OK) return session.status();
   const auto& kernels = session.kernels();
@@ -149,10 +154,9 @@ mpcore_status unscale(mpcore_context* ctx, int64_t count, const mpcore_tensor_re
   return status;
 }
 
-// Runs kernel(written, tensors, factor) over f32 and f64 tensors that are updated from others.
-mpcore_status combine(const char* function, const char* list, mpcore_context* ctx, int64_t count,
-                      const mpcore_tensor_ref* written, const mpcore_tensor_ref* tensors,
-                      decltype(KernelTable::accumulate) KernelTable::* kernel, double factor) {
+// f32 and f64 tensors that are updated from others.
+mpcore_status check_combined(const char* function, const char* list, int64_t count,
+                             const mpcore_tensor_ref* written, const mpcore_tensor_ref* tensors) {
   if (const auto s = check_tensors(function, "tensors", count, tensors)) return s;
   if (const auto s = check_written(function, list, count, written, tensors)) return s;
   for (int64_t t = 0; t < count; ++t)
@@ -160,6 +164,13 @@ mpcore_status combine(const char* function, const char* list, mpcore_context* ct
       return fail(MPCORE_UNSUPPORTED,
                   "%s: %s[%" PRId64 "].dtype must be float32 or float64 (got %s)", function, list,
                   t, mpcore_dtype_name(written[t].dtype));
+  return MPCORE_OK;
+}
+
+// Runs kernel(written, tensors, factor) over all elements.
+mpcore_status combine(mpcore_context* ctx, int64_t count, const mpcore_tensor_ref* written,
+                      const mpcore_tensor_ref* tensors,
+                      decltype(KernelTable::accumulate) KernelTable::* kernel, double factor) {
   Session session(ctx);
   if (session.status() != MPCORE_OK) return session.status();
   const auto run = session.kernels().*kernel;
@@ -172,9 +183,9 @@ mpcore_status combine(const char* function, const char* list, mpcore_context* ct
 mpcore_status accumulate(mpcore_context* ctx, int64_t count, const mpcore_tensor_ref* totals,
                          const mpcore_tensor_ref* tensors, double multiplier) {
   constexpr const char* kName = "mpcore_accumulate";
-  if (const auto s = check_multiplier(kName, multiplier)) return s;
-  return combine(kName, "totals", ctx, count, totals, tensors, &KernelTable::accumulate,
-                 multiplier);
+  if (const auto s = check_combined(kName, "totals", count, totals, tensors)) return s;
+  if (const auto s = check_multiplier(kName, multiplier, count, totals)) return s;
+  return combine(ctx, count, totals, tensors, &KernelTable::accumulate, multiplier);
 }
 
 mpcore_status lerp(mpcore_context* ctx, int64_t count, const mpcore_tensor_ref* averages,
@@ -183,7 +194,8 @@ mpcore_status lerp(mpcore_context* ctx, int64_t count, const mpcore_tensor_ref* 
   if (!(momentum >= 0 && momentum <= 1))
     return fail(MPCORE_INVALID_ARGUMENT, "%s: momentum must be in [0, 1] (got %g)", kName,
                 momentum);
-  return combine(kName, "averages", ctx, count, averages, tensors, &KernelTable::lerp, momentum);
+  if (const auto s = check_combined(kName, "averages", count, averages, tensors)) return s;
+  return combine(ctx, count, averages, tensors, &KernelTable::lerp, momentum);
 }
 
 mpcore_status norms(mpcore_context* ctx, int64_t count, const mpcore_tensor_ref* tensors,
@@ -202,7 +214,7 @@ mpcore_status norms(mpcore_context* ctx, int64_t count, const mpcore_tensor_ref*
   if (sums == nullptr) return MPCORE_OUT_OF_MEMORY;
 
   const auto status =
-      session.parallel_for((leaves + kTaskLeaves - 1) / kTaskLeaves, FpMode::kIeee, [&](int64_t i) {
+      session.parallel_for(ceil_div(leaves, kTaskLeaves), FpMode::kIeee, [&](int64_t i) {
         const int64_t from = i * kTaskLeaves, to = std::min(leaves, from + kTaskLeaves);
         partition.for_each_piece(from, to, [&](int64_t t, int64_t begin, int64_t end) {
           const auto& x = tensors[t];

@@ -143,6 +143,9 @@ static void test_errors_name_the_field_and_write_nothing(void) {
   EXPECT(mpcore_accumulate(NULL, -1, to, from, 1.0) == MPCORE_INVALID_ARGUMENT);
   EXPECT(mpcore_accumulate(NULL, 2, to, from, INFINITY) == MPCORE_INVALID_ARGUMENT);
   EXPECT(error_names("mpcore_accumulate", "multiplier"));
+  EXPECT(mpcore_accumulate(NULL, 2, to, from, 1e39) == MPCORE_INVALID_ARGUMENT);
+  EXPECT(mpcore_unscale(NULL, 2, to, NULL, -1e39, NULL) == MPCORE_INVALID_ARGUMENT);
+  EXPECT(error_names("mpcore_unscale", "multiplier"));
   static const double momenta[] = {-0.5, 1.5, NAN};
   for (int i = 0; i < 3; ++i) {
     EXPECT(mpcore_lerp(NULL, 2, to, from, momenta[i]) == MPCORE_INVALID_ARGUMENT);

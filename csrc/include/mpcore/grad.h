@@ -29,7 +29,7 @@ MPCORE_API mpcore_status mpcore_all_finite(mpcore_context* ctx, int64_t count,
 ///
 /// @param outputs     NULL: in place. Else `count` tensors of the same sizes and dtypes; outputs[i]
 ///                    is tensors[i] itself or overlaps no tensor.
-/// @param multiplier  Finite.
+/// @param multiplier  Finite; in fp32 unless all tensors are f64.
 /// @param finite      1 or 0; may be NULL.
 MPCORE_API mpcore_status mpcore_unscale(mpcore_context* ctx, int64_t count,
                                         const mpcore_tensor_ref* tensors,
@@ -44,7 +44,7 @@ MPCORE_API mpcore_status mpcore_unscale(mpcore_context* ctx, int64_t count,
 /// other;
 ///                    totals[i] is tensors[i] itself or overlaps no tensor.
 /// @param tensors     `count` tensors of the same sizes, of any dtype a tensor may have.
-/// @param multiplier  Finite.
+/// @param multiplier  Finite; in fp32 unless all totals are f64.
 MPCORE_API mpcore_status mpcore_accumulate(mpcore_context* ctx, int64_t count,
                                            const mpcore_tensor_ref* totals,
                                            const mpcore_tensor_ref* tensors, double multiplier);

@@ -32,6 +32,10 @@ cdef class _Refs:
         for i in range(self.count):
             array = self.held[i]
             ref = &self.data[i]
+            if not cnp.PyArray_CheckExact(array):  # a subclass may mean something else
+                raise TypeError(
+                    f"`{name}[{i}]` must be an ndarray and no subclass. "
+                    f"Received: {type(array).__name__}")
             ref.dtype = (
                 output_code(array, name, i) if writable
                 else input_code(array, name, i))

@@ -15,6 +15,7 @@ from mpcore import dtypes
 from mpcore._core import grad as kernel
 from mpcore.ops.arrays import Output, contiguous, flatten
 from mpcore.ops.elementwise import checked
+from mpcore.tape import unwrap
 
 # What the kernels raise for an array they cannot take as it is.
 _DOES_NOT_FIT = (TypeError, ValueError)
@@ -146,7 +147,7 @@ def accumulate(
     try:
         kernel.accumulate(totals, arrays, factor)
     except _DOES_NOT_FIT:
-        kernel.accumulate(totals, _adapted(arrays), factor)
+        kernel.accumulate(_plain(totals), _adapted(arrays), factor)
 
 
 def lerp(
@@ -181,7 +182,7 @@ def lerp(
     try:
         kernel.lerp(averages, arrays, factor)
     except _DOES_NOT_FIT:
-        kernel.lerp(averages, _adapted(arrays), factor)
+        kernel.lerp(_plain(averages), _adapted(arrays), factor)
 
 
 def norms(arrays: Sequence[Any]) -> np.ndarray:
@@ -252,6 +253,11 @@ def _norms(arrays: Sequence[Any]) -> tuple[np.ndarray, float]:
 def _adapted(arrays: Sequence[Any]) -> list[np.ndarray]:
     """Return floating arrays in C order and native byte order."""
     return [contiguous(_floating(x)) for x in arrays]
+
+
+def _plain(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return subclasses of ndarray, such as memmap, as the arrays they hold."""
+    return [unwrap(x) if isinstance(x, np.ndarray) else x for x in arrays]
 
 
 def _floating(x: Any) -> np.ndarray:
