@@ -174,6 +174,21 @@ def test_h64_out_that_overlaps_an_input_gives_what_a_new_array_would(
         assert_same_bits(shared[where], halved)
 
 
+def test_h64_unscale_into_the_arrays_of_one_another() -> None:
+    a, b = np.full(4, 2, F32), np.full(4, 6, F32)
+    (left, right), finite = ops.unscale([a, b], 0.5, out=[b, a])
+    assert left is b and right is a and finite
+    assert left.tolist() == [1.0] * 4
+    assert right.tolist() == [3.0] * 4
+
+
+def test_masked_gradients_in_place_are_refused() -> None:
+    grads = [np.ma.masked_array(np.ones(3, F32), mask=[True, False, False])]
+    with pytest.raises(TypeError, match="Masked arrays are not supported"):
+        ops.unscale(grads, 0.5, out=grads)
+    assert np.all(grads[0].data == 1)
+
+
 def test_h64_cast_in_place_between_widths() -> None:
     memory = bytearray(64)
     wide = np.frombuffer(memory, F32)

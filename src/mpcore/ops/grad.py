@@ -20,6 +20,9 @@ from mpcore.tape import unwrap
 # What the kernels raise for an array they cannot take as it is.
 _DOES_NOT_FIT = (TypeError, ValueError)
 
+# Types that are written in place; a mask of a subclass would be lost.
+_PLAIN = frozenset((np.ndarray, type(None)))
+
 
 def all_finite(arrays: Any) -> bool:
     """Return whether no element is infinite or NaN.
@@ -92,7 +95,10 @@ def unscale(
             "`out` must be as long as `arrays`. Received: lengths "
             f"{len(out)} and {len(arrays)}"
         )
-    if out is not None and (out is arrays or all(map(operator.is_, out, arrays))):
+    in_place = out is not None and (
+        out is arrays or all(map(operator.is_, out, arrays))
+    )
+    if out is not None and in_place and _PLAIN.issuperset(map(type, out)):
         present = [x for x in out if x is not None]
         try:
             return list(out), kernel.unscale(present, None, factor)
@@ -101,13 +107,16 @@ def unscale(
     sources = [None if x is None else _floating(x) for x in arrays]
     places = out if out is not None else [None] * len(sources)
     outputs: list[Output | None] = []
-    for source, place in zip(sources, places, strict=True):
+    for i, (source, place) in enumerate(zip(sources, places, strict=True)):
         if source is None:
             outputs.append(None)
             continue
         dtype = source.dtype.newbyteorder("=")
-        # In place is in place; any other overlap goes through a temporary.
-        inputs = () if place is source else (source,)
+        # In place is in place; any other overlap, also with the arrays of another
+        # result, goes through a temporary.
+        others = sources[:i] + sources[i + 1 :]
+        inputs = others if place is source else [source, *others]
+        inputs = [] if place is None else inputs
         outputs.append(Output(place, source.shape, dtype, *inputs))
     finite = kernel.unscale(
         [contiguous(x) for x in sources if x is not None],
