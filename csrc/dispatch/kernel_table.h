@@ -83,9 +83,15 @@ struct AdamScalars {
 struct KernelTable {
   const char* name;
 
-  // cast: dst is f32, f16, bf16, or f64.
+  // cast; src may equal dst where the elements have one size. cast_stream gives the same bits and
+  // is for arrays that the caches cannot hold.
   void (*cast)(const void* src, mpcore_dtype src_dtype, void* dst, mpcore_dtype dst_dtype,
                int64_t n);
+  void (*cast_stream)(const void* src, mpcore_dtype src_dtype, void* dst, mpcore_dtype dst_dtype,
+                      int64_t n);
+  // f32 to f16 or bf16; element i takes random number offset + i of the seed.
+  void (*cast_stochastic)(const void* src, void* dst, mpcore_dtype dst_dtype, int64_t n,
+                          uint64_t seed, uint64_t offset);
 
   // grad
   bool (*all_finite)(const void* x, mpcore_dtype dtype, int64_t n);

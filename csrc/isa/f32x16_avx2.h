@@ -3,12 +3,22 @@
 #define MPCORE_ISA_F32X16_AVX2_H_
 
 #include <immintrin.h>
+#include <stdint.h>
 #include <string.h>
 
 #include "kernels/element.inl.h"
 
 namespace mpcore {
 namespace {
+
+constexpr bool kConverts64 = false;
+
+inline void stream_line(void* dst, const void* src) {
+  for (int i = 0; i < 2; ++i)
+    _mm256_stream_si256(static_cast<__m256i*>(dst) + i,
+                        _mm256_load_si256(static_cast<const __m256i*>(src) + i));
+}
+inline void stream_fence() { _mm_sfence(); }
 
 struct Mask16 {
   __m256 lo, hi;  // all ones or all zeros per lane
@@ -72,6 +82,40 @@ struct F32x16 {
                               _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)));
   }
 };
+
+struct U32x16 {
+  __m256i lo, hi;
+
+  static inline U32x16 set(uint32_t x) {
+    const __m256i v = _mm256_set1_epi32(static_cast<int32_t>(x));
+    return {v, v};
+  }
+  static inline U32x16 load(const uint32_t* p) {
+    const auto* from = reinterpret_cast<const __m256i*>(p);
+    return {_mm256_loadu_si256(from), _mm256_loadu_si256(from + 1)};
+  }
+  inline void store(uint32_t* p) const {
+    auto* to = reinterpret_cast<__m256i*>(p);
+    _mm256_storeu_si256(to, lo);
+    _mm256_storeu_si256(to + 1, hi);
+  }
+};
+
+inline U32x16 operator^(U32x16 x, U32x16 y) {
+  return {_mm256_xor_si256(x.lo, y.lo), _mm256_xor_si256(x.hi, y.hi)};
+}
+inline void multiply_wide(U32x16 x, uint32_t y, U32x16& low, U32x16& high) {
+  constexpr int kOdd = 0xaa;
+  const __m256i factor = _mm256_set1_epi32(static_cast<int32_t>(y));
+  const auto half = [&](__m256i v, __m256i& l, __m256i& h) {
+    const __m256i even = _mm256_mul_epu32(v, factor);
+    const __m256i odd = _mm256_mul_epu32(_mm256_srli_epi64(v, 32), factor);
+    l = _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), kOdd);
+    h = _mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, kOdd);
+  };
+  half(x.lo, low.lo, high.lo);
+  half(x.hi, low.hi, high.hi);
+}
 
 inline F32x16 operator+(F32x16 x, F32x16 y) {
   return {_mm256_add_ps(x.lo, y.lo), _mm256_add_ps(x.hi, y.hi)};

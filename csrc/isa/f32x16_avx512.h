@@ -5,11 +5,19 @@
 #define MPCORE_ISA_F32X16_AVX512_H_
 
 #include <immintrin.h>
+#include <stdint.h>
 
 #include "kernels/element.inl.h"
 
 namespace mpcore {
 namespace {
+
+constexpr bool kConverts64 = true;
+
+inline void stream_line(void* dst, const void* src) {
+  _mm512_stream_si512(static_cast<__m512i*>(dst), _mm512_load_si512(src));
+}
+inline void stream_fence() { _mm_sfence(); }
 
 struct Mask16 {
   __mmask16 bits;
@@ -58,28 +66,73 @@ struct F32x16 {
 #endif
   }
 
-  // bf16_bits() of each lane.
-  inline __m256i to_bf16_by_integers() const {
+  // bf16_bits() of each lane, in the upper half of it.
+  inline __m512i bf16_above() const {
     const __m512i u = _mm512_castps_si512(v);
-    const __m512i top = _mm512_srli_epi32(u, 16);
-    const __m512i odd = _mm512_and_si512(top, _mm512_set1_epi32(1));
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
     const __m512i sum = _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
-    const __m512i nan = _mm512_or_si512(_mm512_and_si512(top, _mm512_set1_epi32(0x8000)),
-                                        _mm512_set1_epi32(0x7fc0));
-    const __mmask16 is_nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
-    return _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(_mm512_srli_epi32(sum, 16), is_nan, nan));
+    const __m512i nan =
+        _mm512_or_si512(_mm512_and_si512(u, _mm512_set1_epi32(static_cast<int32_t>(0x80000000u))),
+                        _mm512_set1_epi32(0x7fc00000));
+    return _mm512_mask_mov_epi32(sum, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), nan);
   }
 
   inline __m256i to_bf16() const {
 #if defined(__AVX512BF16__)
-    // The instruction flushes subnormals and keeps NaN payloads, so those lanes take the long way.
-    constexpr int kQuietNan = 0x01, kSubnormal = 0x20, kSignalingNan = 0x80;
-    if (_mm512_fpclass_ps_mask(v, kQuietNan | kSubnormal | kSignalingNan) == 0) [[likely]]
+    if (unfit_for_bf16() == 0) [[likely]]
       return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(v));
 #endif
-    return to_bf16_by_integers();
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(bf16_above(), 16));
   }
+
+#if defined(__AVX512BF16__)
+  // The instructions flush subnormals and keep NaN payloads, so those lanes take the long way.
+  inline __mmask16 unfit_for_bf16() const {
+    constexpr int kQuietNan = 0x01, kSubnormal = 0x20, kSignalingNan = 0x80;
+    return _mm512_fpclass_ps_mask(v, kQuietNan | kSubnormal | kSignalingNan);
+  }
+#endif
+
+  friend inline void store_block(const F32x16 (&x)[4], BF16* p);
 };
+
+inline void store_block(const F32x16 (&x)[4], BF16* p) {
+#if defined(__AVX512BF16__)
+  // One test for the four.
+  if ((x[0].unfit_for_bf16() | x[1].unfit_for_bf16() | x[2].unfit_for_bf16() |
+       x[3].unfit_for_bf16()) == 0) [[likely]] {
+    for (int j = 0; j < 4; j += 2)
+      _mm512_storeu_si512(p + 16 * j,
+                          reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(x[j + 1].v, x[j].v)));
+    return;
+  }
+#endif
+  alignas(64) static constexpr uint16_t kUpperHalves[32] = {
+      1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31,
+      33, 35, 37, 39, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
+  const __m512i upper = _mm512_load_si512(kUpperHalves);
+  for (int j = 0; j < 4; j += 2)
+    _mm512_storeu_si512(p + 16 * j,
+                        _mm512_permutex2var_epi16(x[j].bf16_above(), upper, x[j + 1].bf16_above()));
+}
+
+struct U32x16 {
+  __m512i v;
+
+  static inline U32x16 set(uint32_t x) { return {_mm512_set1_epi32(static_cast<int32_t>(x))}; }
+  static inline U32x16 load(const uint32_t* p) { return {_mm512_loadu_si512(p)}; }
+  inline void store(uint32_t* p) const { _mm512_storeu_si512(p, v); }
+};
+
+inline U32x16 operator^(U32x16 x, U32x16 y) { return {_mm512_xor_si512(x.v, y.v)}; }
+inline void multiply_wide(U32x16 x, uint32_t y, U32x16& low, U32x16& high) {
+  constexpr __mmask16 kOdd = 0xaaaa;
+  const __m512i factor = _mm512_set1_epi32(static_cast<int32_t>(y));
+  const __m512i even = _mm512_mul_epu32(x.v, factor);
+  const __m512i odd = _mm512_mul_epu32(_mm512_srli_epi64(x.v, 32), factor);
+  low.v = _mm512_mask_blend_epi32(kOdd, even, _mm512_slli_epi64(odd, 32));
+  high.v = _mm512_mask_blend_epi32(kOdd, _mm512_srli_epi64(even, 32), odd);
+}
 
 inline F32x16 operator+(F32x16 x, F32x16 y) { return {_mm512_add_ps(x.v, y.v)}; }
 inline F32x16 operator-(F32x16 x, F32x16 y) { return {_mm512_sub_ps(x.v, y.v)}; }

@@ -6,10 +6,31 @@
 #include <stdint.h>
 #include <string.h>
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 #include "kernels/element.inl.h"
 
 namespace mpcore {
 namespace {
+
+constexpr bool kConverts64 = true;
+
+inline void stream_line(void* dst, const void* src) {
+#if defined(__SSE2__)  // every x86-64 has it
+  for (int i = 0; i < 4; ++i)
+    _mm_stream_si128(static_cast<__m128i*>(dst) + i,
+                     _mm_load_si128(static_cast<const __m128i*>(src) + i));
+#else
+  memcpy(dst, src, 64);
+#endif
+}
+inline void stream_fence() {
+#if defined(__SSE2__)
+  _mm_sfence();
+#endif
+}
 
 struct Mask16 {
   bool lane[16];
@@ -35,29 +56,55 @@ struct F32x16 {
     memcpy(r.lane, p, sizeof(float) * static_cast<size_t>(n));
     return r;
   }
-  static inline F32x16 load(const F16* p, int n = 16) { return load_half(p, n); }
-  static inline F32x16 load(const BF16* p, int n = 16) { return load_half(p, n); }
-
-  inline void store(float* p, int n = 16) const {
-    memcpy(p, lane, sizeof(float) * static_cast<size_t>(n));
-  }
-  inline void store(F16* p, int n = 16) const { store_half(p, n, f16_bits); }
-  inline void store(BF16* p, int n = 16) const { store_half(p, n, bf16_bits); }
-
- private:
-  template <class H>
-  static inline F32x16 load_half(const H* p, int n) {
+  template <class H>  // F16 or BF16
+  static inline F32x16 load(const H* p, int n = 16) {
     H h[16] = {};
     memcpy(h, p, sizeof(H) * static_cast<size_t>(n));
     return make([&](int i) { return float_of(h[i]); });
   }
-  template <class H>
-  inline void store_half(H* p, int n, uint16_t (*round)(float)) const {
-    H h[16];
-    for (int i = 0; i < 16; ++i) h[i].bits = round(lane[i]);
-    memcpy(p, h, sizeof(H) * static_cast<size_t>(n));
+
+  inline void store(float* p, int n = 16) const {
+    memcpy(p, lane, sizeof(float) * static_cast<size_t>(n));
+  }
+  inline void store(F16* p, int n = 16) const {
+    uint16_t h[16];
+    for (int i = 0; i < 16; ++i) h[i] = f16_bits(lane[i]);
+    memcpy(p, h, sizeof(F16) * static_cast<size_t>(n));
+  }
+  inline void store(BF16* p, int n = 16) const {
+    uint16_t h[16];
+    for (int i = 0; i < 16; ++i) h[i] = bf16_bits(lane[i]);
+    memcpy(p, h, sizeof(BF16) * static_cast<size_t>(n));
   }
 };
+
+struct U32x16 {
+  uint32_t lane[16];
+
+  static inline U32x16 set(uint32_t x) {
+    U32x16 r;
+    for (int i = 0; i < 16; ++i) r.lane[i] = x;
+    return r;
+  }
+  static inline U32x16 load(const uint32_t* p) {
+    U32x16 r;
+    memcpy(r.lane, p, sizeof(r.lane));
+    return r;
+  }
+  inline void store(uint32_t* p) const { memcpy(p, lane, sizeof(lane)); }
+};
+
+inline U32x16 operator^(U32x16 x, U32x16 y) {
+  for (int i = 0; i < 16; ++i) x.lane[i] ^= y.lane[i];
+  return x;
+}
+inline void multiply_wide(U32x16 x, uint32_t y, U32x16& low, U32x16& high) {
+  for (int i = 0; i < 16; ++i) {
+    const uint64_t product = uint64_t{x.lane[i]} * y;
+    low.lane[i] = static_cast<uint32_t>(product);
+    high.lane[i] = static_cast<uint32_t>(product >> 32);
+  }
+}
 
 inline F32x16 operator+(F32x16 x, F32x16 y) {
   return F32x16::make([&](int i) { return x.lane[i] + y.lane[i]; });

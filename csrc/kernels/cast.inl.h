@@ -5,173 +5,270 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "kernels/convert.inl.h"
 #include "kernels/vec.inl.h"
 
 namespace mpcore {
 namespace {
 
-struct Bool {
-  uint8_t byte;
-};
-
-// The float that a double rounds to by "round to odd": toward zero, with the lowest bit set when
-// inexact. Rounding it once more to a format at least two bits narrower is then correct.
-inline float odd_float(double x) {
-  const float nearest = static_cast<float>(x);
-  const double back = nearest;
-  uint32_t bits = bits_of(nearest);
-  const bool inexact = back < x || back > x;  // false for NaN
-  const bool away = (back < 0 ? -back : back) > (x < 0 ? -x : x);
-  bits = inexact ? (bits - (away ? 1u : 0u)) | 1u : bits;
-  return float_of(bits);
-}
-
-// The double that an integer rounds to by "round to odd": below 2^53 exact, above with the bits
-// that do not fit gathered into the lowest one kept.
-inline double odd_double(int64_t x) {
-  if (x < (int64_t{1} << 52) && x > -(int64_t{1} << 52)) return static_cast<double>(x);
-  return static_cast<double>((x >> 12) | ((x & 0xfff) != 0)) * 4096.0;
-}
-inline double odd_double(uint64_t x) {
-  if (x < (uint64_t{1} << 52)) return static_cast<double>(x);
-  return static_cast<double>((x >> 12) | ((x & 0xfff) != 0)) * 4096.0;
-}
-// Narrower integers are exact in double.
-template <class I>
-inline double odd_double(I x) {
-  return static_cast<double>(x);
-}
-inline double odd_double(Bool x) { return x.byte != 0 ? 1.0 : 0.0; }
-
-// One element of a wide source on its way to f32, exact or rounded to odd...
-template <class S>
-inline float to_odd_float(S x) {
-  return odd_float(odd_double(x));
-}
-// ... and correctly rounded to the destinations that are no halves.
-template <class S>
-inline float to_float(S x) {
-  return static_cast<float>(x);
-}
-inline float to_float(Bool x) { return x.byte != 0 ? 1.0f : 0.0f; }
-template <class S>
-inline double to_double(S x) {
-  return static_cast<double>(x);
-}
-inline double to_double(Bool x) { return odd_double(x); }
+// Elements per block: whole cache lines of every dtype.
+constexpr int kBlock = 64;
 
 template <class T>
-constexpr bool kIsCompute = false;
-template <>
-constexpr bool kIsCompute<float> = true;
-template <>
-constexpr bool kIsCompute<F16> = true;
-template <>
-constexpr bool kIsCompute<BF16> = true;
-
-template <class D>
 constexpr bool kIsHalf = false;
 template <>
 constexpr bool kIsHalf<F16> = true;
 template <>
 constexpr bool kIsHalf<BF16> = true;
 
-// Pointers may be misaligned for their type, so elements travel through local arrays.
-template <class S, class D>
-inline void cast_elements(const void* src_bytes, void* dst_bytes, int64_t n) {
-  const char* src = static_cast<const char*>(src_bytes);
-  char* dst = static_cast<char*>(dst_bytes);
-  for_each_vector(n, [&](int64_t i, auto count) {
-    const char* from = src + i * static_cast<int64_t>(sizeof(S));
-    char* to = dst + i * static_cast<int64_t>(sizeof(D));
-    const size_t live = static_cast<size_t>(static_cast<int>(count));
-    if constexpr (kIsCompute<S> && kIsCompute<D>) {
-      F32x16 x = load(reinterpret_cast<const S*>(from), count);
-      if constexpr (!kIsHalf<D>) x = select(is_nan(x), x + x, x);  // quiet; halves become so anyway
-      store(x, reinterpret_cast<D*>(to), count);
-    } else if constexpr (kIsCompute<S>) {  // to double: exact
-      float x[kLanes];
-      double y[kLanes];
-      load(reinterpret_cast<const S*>(from), count).store(x);
-      for (int j = 0; j < kLanes; ++j) y[j] = static_cast<double>(x[j]);
-      memcpy(to, y, sizeof(double) * live);
-    } else {
-      S x[kLanes] = {};
-      memcpy(x, from, sizeof(S) * live);
-      if constexpr (kIsHalf<D>) {
-        float y[kLanes];
-        for (int j = 0; j < kLanes; ++j) y[j] = to_odd_float(x[j]);
-        store(F32x16::load(y), reinterpret_cast<D*>(to), count);
-      } else if constexpr (kIsCompute<D>) {
-        float y[kLanes];
-        for (int j = 0; j < kLanes; ++j) y[j] = to_float(x[j]);
-        memcpy(to, y, sizeof(float) * live);
-      } else {
-        double y[kLanes];
-        for (int j = 0; j < kLanes; ++j) y[j] = to_double(x[j]);
-        memcpy(to, y, sizeof(double) * live);
-      }
-    }
-  });
+template <class S>
+inline void load_block(const S* src, F32x16 (&x)[4]) {
+  for (int j = 0; j < 4; ++j) x[j] = F32x16::load(src + j * kLanes);
 }
 
-// A double NaN is signalling or not; a float conversion makes it quiet, a copy must too.
-inline void copy_f64(const void* src, void* dst, int64_t n) {
+template <class S, class D, class F>
+inline void convert_each(const void* __restrict src, void* __restrict dst, F&& f) {
+  const auto* from = static_cast<const Loose<S>*>(src);
+  auto* to = static_cast<Loose<D>*>(dst);
+  for (int j = 0; j < kBlock; ++j) to[j].value = f(from[j].value);
+}
+
+// One block; the two do not overlap. Steps of one width each: compilers do not vectorize a loop
+// that goes from 8 or 32 bits to 64 and back.
+template <class S, class D>
+inline void convert_block(const void* __restrict src, void* __restrict dst) {
+  constexpr bool kFromCompute = kIsHalf<S> || __is_same(S, float);
+  constexpr bool kToCompute = kIsHalf<D> || __is_same(D, float);
+  constexpr bool kFrom64 = !kIsFloat<S> && sizeof(S) == 8;
+  constexpr bool kTo64 = !kIsFloat<D> && sizeof(D) == 8;
+  if constexpr (__is_same(S, Bool)) {
+    uint8_t step[kBlock];
+    convert_each<uint8_t, uint8_t>(src, step, [](uint8_t x) -> uint8_t { return x != 0; });
+    convert_block<uint8_t, D>(step, dst);
+  } else if constexpr (kIsHalf<S> && __is_same(S, D)) {
+    convert_each<S, S>(src, dst, [](S x) { return quieted(x); });
+  } else if constexpr (kIsHalf<S> && __is_same(D, Bool)) {
+    convert_each<uint16_t, uint8_t>(src, dst, [](uint16_t x) { return (x & 0x7fffu) != 0; });
+  } else if constexpr (__is_same(D, Bool)) {
+    convert_each<S, uint8_t>(src, dst, [](S x) { return x != S{0}; });
+  } else if constexpr (kFromCompute && kToCompute) {
+    F32x16 x[4];
+    load_block(static_cast<const S*>(src), x);
+    if constexpr (!kIsHalf<D>)  // NaN becomes quiet; in a half it is so anyway
+      for (int j = 0; j < 4; ++j) x[j] = select(is_nan(x[j]), x[j] + x[j], x[j]);
+    store_block(x, static_cast<D*>(dst));
+  } else if constexpr (kFromCompute && !kIsFloat<D> && sizeof(D) < 4) {
+    F32x16 x[4];
+    float step[kBlock];
+    const F32x16 low = F32x16::set(Limits<D>::kMin), high = F32x16::set(Limits<D>::kMax);
+    load_block(static_cast<const S*>(src), x);
+    for (int j = 0; j < 4; ++j)
+      x[j] = min(max(select(is_nan(x[j]), F32x16::zero(), x[j]), low), high);
+    store_block(x, step);
+    convert_each<float, D>(step, dst,
+                           [](float x) { return static_cast<D>(static_cast<int32_t>(x)); });
+  } else if constexpr (kIsHalf<S>) {
+    float step[kBlock];
+    F32x16 x[4];
+    load_block(static_cast<const S*>(src), x);
+    store_block(x, step);
+    convert_block<float, D>(step, dst);
+  } else if constexpr (__is_same(S, double) && __is_same(D, F16)) {
+    float step[kBlock];
+    convert_each<S, float>(src, step, [](double x) { return odd_float_for_f16(x); });
+    convert_block<float, D>(step, dst);
+  } else if constexpr (kIsHalf<D>) {
+    float step[kBlock];
+    convert_each<S, float>(src, step, [](S x) { return odd_float(x); });
+    convert_block<float, D>(step, dst);
+  } else if constexpr (kFrom64 && __is_same(D, float) && !kConverts64) {
+    double step[kBlock];
+    convert_each<S, double>(src, step, [](S x) { return odd_double(x); });
+    convert_each<double, D>(step, dst, [](double x) { return static_cast<float>(x); });
+  } else if constexpr (kIsFloat<S> && !kIsFloat<D> && kHoldsEnds<D, S>) {
+    S step[kBlock];
+    convert_each<S, S>(src, step, [](S x) {
+      return clamped(x, static_cast<S>(Limits<D>::kMin), static_cast<S>(Limits<D>::kMax));
+    });
+    using Wide = decltype(D{} + D{});  // int, or what is wider
+    convert_each<S, D>(step, dst, [](S x) { return static_cast<D>(static_cast<Wide>(x)); });
+  } else if constexpr (__is_same(S, float) && kTo64) {
+    double step[kBlock];
+    convert_each<S, double>(src, step, [](float x) { return static_cast<double>(x); });
+    convert_block<double, D>(step, dst);
+  } else {
+    convert_each<S, D>(src, dst, [](S x) { return converted<D>(x); });
+  }
+}
+
+template <class S, class D>
+__attribute__((noinline)) void convert_blocks(const void* src, void* dst, int64_t blocks) {
   const char* from = static_cast<const char*>(src);
   char* to = static_cast<char*>(dst);
-  for (int64_t i = 0; i < n; ++i) {
-    uint64_t u;
-    memcpy(&u, from + 8 * i, sizeof(u));
-    if ((u & 0x7fffffffffffffffu) > 0x7ff0000000000000u) u |= 0x8000000000000u;
-    memcpy(to + 8 * i, &u, sizeof(u));
+  for (int64_t b = 0; b < blocks; ++b) {
+    convert_block<S, D>(from, to);
+    from += kBlock * sizeof(S);
+    to += kBlock * sizeof(D);
   }
 }
 
+using ConvertBlocks = void (*)(const void* src, void* dst, int64_t blocks);
+
 template <class S>
-inline void cast_from(const void* src, void* dst, mpcore_dtype dst_dtype, int64_t n) {
+inline ConvertBlocks converter_from(mpcore_dtype dst_dtype) {
+  // Integers wrap, so that between them only the size of the destination counts.
+  constexpr bool kInteger = !kIsFloat<S> && !kIsHalf<S>;
   switch (dst_dtype) {
+    case MPCORE_DTYPE_F32:
+      return convert_blocks<S, float>;
     case MPCORE_DTYPE_F16:
-      return cast_elements<S, F16>(src, dst, n);
+      return convert_blocks<S, F16>;
     case MPCORE_DTYPE_BF16:
-      return cast_elements<S, BF16>(src, dst, n);
+      return convert_blocks<S, BF16>;
     case MPCORE_DTYPE_F64:
-      return cast_elements<S, double>(src, dst, n);
+      return convert_blocks<S, double>;
+    case MPCORE_DTYPE_I8:
+      if constexpr (!kInteger) return convert_blocks<S, int8_t>;
+      [[fallthrough]];
+    case MPCORE_DTYPE_U8:
+      return convert_blocks<S, uint8_t>;
+    case MPCORE_DTYPE_I16:
+      if constexpr (!kInteger) return convert_blocks<S, int16_t>;
+      [[fallthrough]];
+    case MPCORE_DTYPE_U16:
+      return convert_blocks<S, uint16_t>;
+    case MPCORE_DTYPE_I32:
+      if constexpr (!kInteger) return convert_blocks<S, int32_t>;
+      [[fallthrough]];
+    case MPCORE_DTYPE_U32:
+      return convert_blocks<S, uint32_t>;
+    case MPCORE_DTYPE_I64:
+      if constexpr (!kInteger) return convert_blocks<S, int64_t>;
+      [[fallthrough]];
+    case MPCORE_DTYPE_U64:
+      return convert_blocks<S, uint64_t>;
     default:
-      return cast_elements<S, float>(src, dst, n);
+      return convert_blocks<S, Bool>;
   }
+}
+
+// The function for a pair, and the sizes of its elements.
+struct Converter {
+  ConvertBlocks blocks;
+  int64_t src_size, dst_size;
+};
+
+inline Converter converter(mpcore_dtype src_dtype, mpcore_dtype dst_dtype) {
+  const auto size = [](mpcore_dtype dtype) -> int64_t {
+    switch (dtype) {
+      case MPCORE_DTYPE_F64:
+      case MPCORE_DTYPE_I64:
+      case MPCORE_DTYPE_U64:
+        return 8;
+      case MPCORE_DTYPE_F32:
+      case MPCORE_DTYPE_I32:
+      case MPCORE_DTYPE_U32:
+        return 4;
+      case MPCORE_DTYPE_I8:
+      case MPCORE_DTYPE_U8:
+      case MPCORE_DTYPE_BOOL:
+        return 1;
+      default:
+        return 2;
+    }
+  };
+  const auto blocks = [=]() -> ConvertBlocks {
+    switch (src_dtype) {
+      case MPCORE_DTYPE_F32:
+        return converter_from<float>(dst_dtype);
+      case MPCORE_DTYPE_F16:
+        return converter_from<F16>(dst_dtype);
+      case MPCORE_DTYPE_BF16:
+        return converter_from<BF16>(dst_dtype);
+      case MPCORE_DTYPE_F64:
+        return converter_from<double>(dst_dtype);
+      case MPCORE_DTYPE_I8:
+        return converter_from<int8_t>(dst_dtype);
+      case MPCORE_DTYPE_I16:
+        return converter_from<int16_t>(dst_dtype);
+      case MPCORE_DTYPE_I32:
+        return converter_from<int32_t>(dst_dtype);
+      case MPCORE_DTYPE_I64:
+        return converter_from<int64_t>(dst_dtype);
+      case MPCORE_DTYPE_U8:
+        return converter_from<uint8_t>(dst_dtype);
+      case MPCORE_DTYPE_U16:
+        return converter_from<uint16_t>(dst_dtype);
+      case MPCORE_DTYPE_U32:
+        return converter_from<uint32_t>(dst_dtype);
+      case MPCORE_DTYPE_U64:
+        return converter_from<uint64_t>(dst_dtype);
+      default:
+        return converter_from<Bool>(dst_dtype);
+    }
+  };
+  return {blocks(), size(src_dtype), size(dst_dtype)};
+}
+
+constexpr int64_t kLargestElement = 8;
+
+// Fewer elements than a block, by way of one.
+inline void convert_rest(const Converter& c, const char* src, char* dst, int64_t n) {
+  if (n == 0) return;
+  char from[kBlock * kLargestElement], to[kBlock * kLargestElement];
+  memset(from, 0, sizeof(from));
+  memcpy(from, src, static_cast<size_t>(n * c.src_size));
+  c.blocks(from, to, 1);
+  memcpy(dst, to, static_cast<size_t>(n * c.dst_size));
+}
+
+inline void convert(const Converter& c, const char* src, char* dst, int64_t n) {
+  const int64_t blocks = n / kBlock, whole = blocks * kBlock;
+  if (src != dst) {
+    c.blocks(src, dst, blocks);
+  } else {  // in place: every block is read before it is written
+    for (int64_t i = 0; i < whole; i += kBlock)
+      convert_rest(c, src + i * c.src_size, dst + i * c.dst_size, kBlock);
+  }
+  convert_rest(c, src + whole * c.src_size, dst + whole * c.dst_size, n - whole);
 }
 
 void cast_kernel(const void* src, mpcore_dtype src_dtype, void* dst, mpcore_dtype dst_dtype,
                  int64_t n) {
-  switch (src_dtype) {
-    case MPCORE_DTYPE_F32:
-      return cast_from<float>(src, dst, dst_dtype, n);
-    case MPCORE_DTYPE_F16:
-      return cast_from<F16>(src, dst, dst_dtype, n);
-    case MPCORE_DTYPE_BF16:
-      return cast_from<BF16>(src, dst, dst_dtype, n);
-    case MPCORE_DTYPE_F64:
-      if (dst_dtype == MPCORE_DTYPE_F64) return copy_f64(src, dst, n);
-      return cast_from<double>(src, dst, dst_dtype, n);
-    case MPCORE_DTYPE_I8:
-      return cast_from<int8_t>(src, dst, dst_dtype, n);
-    case MPCORE_DTYPE_I16:
-      return cast_from<int16_t>(src, dst, dst_dtype, n);
-    case MPCORE_DTYPE_I32:
-      return cast_from<int32_t>(src, dst, dst_dtype, n);
-    case MPCORE_DTYPE_I64:
-      return cast_from<int64_t>(src, dst, dst_dtype, n);
-    case MPCORE_DTYPE_U8:
-      return cast_from<uint8_t>(src, dst, dst_dtype, n);
-    case MPCORE_DTYPE_U16:
-      return cast_from<uint16_t>(src, dst, dst_dtype, n);
-    case MPCORE_DTYPE_U32:
-      return cast_from<uint32_t>(src, dst, dst_dtype, n);
-    case MPCORE_DTYPE_U64:
-      return cast_from<uint64_t>(src, dst, dst_dtype, n);
-    default:
-      return cast_from<Bool>(src, dst, dst_dtype, n);
+  convert(converter(src_dtype, dst_dtype), static_cast<const char*>(src), static_cast<char*>(dst),
+          n);
+}
+
+// Past the caches: the destination is not fetched before it is written, the source is asked for
+// ahead of time, and four places at once keep more of the memory busy than one.
+void cast_stream_kernel(const void* src_bytes, mpcore_dtype src_dtype, void* dst_bytes,
+                        mpcore_dtype dst_dtype, int64_t n) {
+  constexpr int64_t kLine = 64, kAhead = 2048, kStreams = 4;
+  const Converter c = converter(src_dtype, dst_dtype);
+  const char* src = static_cast<const char*>(src_bytes);
+  char* dst = static_cast<char*>(dst_bytes);
+  // Elements up to the first whole line; no number of them gets there from an odd address.
+  const auto off = static_cast<int64_t>(-reinterpret_cast<uintptr_t>(dst) % kLine);
+  if (src == dst || off % c.dst_size != 0) return convert(c, src, dst, n);
+  const int64_t head = off / c.dst_size < n ? off / c.dst_size : n;
+  convert_rest(c, src, dst, head);
+  src += head * c.src_size;
+  dst += head * c.dst_size;
+  const int64_t blocks = (n - head) / (kStreams * kBlock);  // of each stream
+  const int64_t read = kBlock * c.src_size, written = kBlock * c.dst_size;
+  alignas(kLine) char block[kBlock * kLargestElement];
+  for (int64_t b = 0; b < blocks; ++b) {
+    for (int64_t s = 0; s < kStreams; ++s) {
+      const char* from = src + (s * blocks + b) * read;
+      char* to = dst + (s * blocks + b) * written;
+      for (int64_t k = 0; k < read; k += kLine) __builtin_prefetch(from + kAhead + k);
+      c.blocks(from, block, 1);
+      for (int64_t k = 0; k < written; k += kLine) stream_line(to + k, block + k);
+    }
   }
+  stream_fence();
+  const int64_t done = kStreams * blocks;
+  convert(c, src + done * read, dst + done * written, n - head - done * kBlock);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "kernels/grad.inl.h"
 #include "kernels/nn.inl.h"
 #include "kernels/optim.inl.h"
+#include "kernels/stochastic.inl.h"
 
 namespace mpcore {
 namespace {
@@ -18,6 +19,8 @@ constexpr KernelTable make_table() {
   return {
       .name = Level::kName,
       .cast = cast_kernel,
+      .cast_stream = cast_stream_kernel,
+      .cast_stochastic = cast_stochastic_kernel,
       .all_finite = all_finite_kernel,
       .unscale = unscale_kernel,
       .sum_squares = sum_squares_kernel,

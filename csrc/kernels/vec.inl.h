@@ -11,6 +11,13 @@
 //   less(x, y) -> Mask16    is_nan(x) -> Mask16    select(mask, x, y) = mask ? x : y per lane
 //
 // Every operation is IEEE with one rounding, so each level computes the same bits.
+//
+// U32x16, for random numbers: set(x), load(p), x.store(p), x ^ y, and multiply_wide(x, y, low,
+// high), the 64-bit products of the lanes with a number in two halves. For casts:
+//
+//   kConverts64                does it convert between double and 64-bit integers?
+//   stream_line(dst, src)      copies 64 bytes, both 64-byte aligned, past the caches
+//   stream_fence()             orders them before the stores that follow
 #ifndef MPCORE_KERNELS_VEC_INL_H_
 #define MPCORE_KERNELS_VEC_INL_H_
 
@@ -68,6 +75,12 @@ inline void store(F32x16 x, T* p, Whole) {
 template <class T>
 inline void store(F32x16 x, T* p, int n) {
   x.store(p, n);
+}
+
+// Stores 64 elements. A level may have a better one for one of the types.
+template <class T>
+inline void store_block(const F32x16 (&x)[4], T* p) {
+  for (int j = 0; j < 4; ++j) x[j].store(p + j * kLanes);
 }
 
 // Calls f(T*) with the element type of a compute dtype: dispatch_compute(dtype, [&](auto* tag) {

@@ -1,5 +1,5 @@
 """The C API of mpcore, as far as Python uses it."""
-from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
 cdef extern from "mpcore/mpcore.h" nogil:
     enum:
@@ -47,6 +47,9 @@ cdef extern from "mpcore/mpcore.h" nogil:
     int32_t mpcore_cast(
         mpcore_context* ctx, int64_t n, const void* src, int32_t src_dtype,
         void* dst, int32_t dst_dtype)
+    int32_t mpcore_cast_stochastic(
+        mpcore_context* ctx, int64_t n, const float* src, void* dst, int32_t dst_dtype,
+        uint64_t seed, uint64_t offset)
 
     # gemm.h
     ctypedef struct mpcore_matrix:

@@ -1,24 +1,34 @@
 """Conversion between dtypes."""
 
-from typing import Any
+import operator
+from typing import Any, Literal, SupportsIndex
 
 import numpy as np
 
-from mpcore import dtypes
+from mpcore import dtypes, random
 from mpcore._core import cast as kernel
-from mpcore.ops.arrays import BF16, F16, F32, F64, Output, contiguous
+from mpcore.ops.arrays import BF16, F16, F32, Output, contiguous
 from mpcore.tape import Gradients, Tensor, gradient_dtype, record, unwrap
 
-_TARGETS = (F32, F16, BF16, F64)
+# What the kernels read as it is. The other byte order is not among them.
+_NATIVE = frozenset(
+    dtypes.numpy_dtype(name)
+    for name in (
+        *("float64", "float32", "float16", "bfloat16", "bool"),
+        *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    )
+)
 
 
 def convert(
     array: np.ndarray, dtype: np.dtype, out: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return a new array (or `out`) with the elements rounded once to `dtype`."""
-    source = contiguous(array)
+    """Return a new array (or `out`) with the elements converted to `dtype`."""
+    if out is None:
+        source = array if array.dtype in _NATIVE else contiguous(array)
+        return kernel.cast_new(source, dtype)
     output = Output(out, array.shape, dtype, array)
-    kernel.cast(source, output.array)
+    kernel.cast(contiguous(array), output.array)
     return output.finish()
 
 
@@ -27,8 +37,15 @@ def to_dtype(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     return array if array.dtype == dtype else convert(array, dtype)
 
 
-def cast(x: Any, dtype: Any, out: np.ndarray | None = None) -> np.ndarray | Tensor:
-    """Convert to another floating dtype.
+def cast(
+    x: Any,
+    dtype: Any,
+    out: np.ndarray | None = None,
+    *,
+    rounding: Literal["nearest", "stochastic"] = "nearest",
+    seed: SupportsIndex | None = None,
+) -> np.ndarray | Tensor:
+    """Convert to another dtype.
 
     Parameters
     ----------
@@ -36,10 +53,16 @@ def cast(x: Any, dtype: Any, out: np.ndarray | None = None) -> np.ndarray | Tens
         Any shape, strides, byte order; floating, integer, or bool. Python floats are
         float64.
     dtype : str, numpy.dtype, or type
-        float32, float16, bfloat16, or float64.
+        float64, float32, float16, bfloat16, int8 ... int64, uint8 ... uint64, or bool.
     out : ndarray, optional
         Where to put the result: of the shape of `x` and of the target dtype; may
         overlap `x`.
+    rounding : {"nearest", "stochastic"}, default "nearest"
+        "stochastic", from float32 to float16 or bfloat16: up or down, with the chance
+        that makes the mean equal to the element [1]_.
+    seed : int in [0, 2**64), optional
+        Of the stochastic rounding; the same seed gives the same bits, at any number of
+        threads and ISA level. None: drawn from the next stream of `mpcore.random`.
 
     Returns
     -------
@@ -49,31 +72,55 @@ def cast(x: Any, dtype: Any, out: np.ndarray | None = None) -> np.ndarray | Tens
     Raises
     ------
     TypeError
-        If one of the dtypes is not supported.
+        If one of the dtypes is not supported, or not with stochastic rounding; if
+        `seed` is no integer.
     ValueError
-        If `dtype` names no dtype; if `out` has another shape or dtype, or is read-only.
+        If `dtype` names no dtype; if `out` has another shape or dtype, or is read-only;
+        if `rounding` or `seed` is out of range, or there is a seed but nothing random.
 
     Notes
     -----
-    One rounding to nearest, ties to even, from every source dtype. Subnormals are kept;
-    what is beyond the largest finite number becomes infinite. NaN stays a quiet NaN
-    with its sign. The gradient is cast back.
+    To a float: one rounding to nearest, ties to even, from every source dtype.
+    Subnormals are kept; what is beyond the largest finite number becomes infinite. NaN
+    stays a quiet NaN with its sign.
+
+    To an integer: floats are cut toward zero; what is out of range becomes the nearest
+    integer that the dtype has, and NaN becomes 0 (NumPy leaves both undefined).
+    Integers wrap modulo 2^bits, as in NumPy. To bool: what is not zero is True.
+
+    Stochastic rounding keeps what the target holds. Beyond its largest finite number
+    the upper neighbour is infinity.
+
+    The gradient is cast back; there is none from or to integers.
+
+    References
+    ----------
+    .. [1] S. Gupta et al., "Deep learning with limited numerical precision", ICML 2015,
+       section 3. The random bits are Philox's, see `mpcore.random`.
 
     Examples
     --------
     >>> cast([1.0, 1e6], "float16").tolist()
     [1.0, inf]
+    >>> cast([-1.5, 300.0, float("nan")], "int8").tolist()
+    [-1, 127, 0]
     """
-    array = unwrap(x)
     target = dtypes.numpy_dtype(dtype)
-    if target not in _TARGETS:
-        raise TypeError(_message(target))
-    try:
-        dtypes.canonical(array.dtype)
-    except ValueError:
-        raise TypeError(_message(array.dtype)) from None
+    # Most calls: a plain array, so nothing to adapt and nothing to record.
+    if type(x) is np.ndarray and x.dtype in _NATIVE:
+        if out is None and seed is None and rounding == "nearest":
+            return kernel.cast_new(x, target)
 
-    result = convert(array, target, out)
+    array = unwrap(x)
+    if rounding != "nearest":
+        result = _stochastic(array, target, out, rounding, seed)
+    elif seed is not None:
+        raise ValueError(
+            f"`seed` must be None unless `rounding` is 'stochastic'. Received: {seed!r}"
+        )
+    else:
+        _require_supported(array.dtype)
+        result = convert(array, target, out)
     source = gradient_dtype(x) if isinstance(x, Tensor) else target
 
     def backward(gradient: np.ndarray, wanted: tuple[bool, ...]) -> Gradients:
@@ -82,8 +129,47 @@ def cast(x: Any, dtype: Any, out: np.ndarray | None = None) -> np.ndarray | Tens
     return record(result, (x,), backward)
 
 
-def _message(dtype: np.dtype) -> str:
-    return (
-        f"Cannot cast {dtype.name!r}. Supported dtypes: float32, float16, bfloat16, "
-        "float64 (and integers and bool as the source)."
-    )
+def _stochastic(
+    array: np.ndarray,
+    dtype: np.dtype,
+    out: np.ndarray | None,
+    rounding: str,
+    seed: SupportsIndex | None,
+) -> np.ndarray:
+    """Return a new array (or `out`) with float32 numbers rounded at random."""
+    if rounding != "stochastic":
+        raise ValueError(
+            f"`rounding` must be 'nearest' or 'stochastic'. Received: {rounding!r}"
+        )
+    if array.dtype.newbyteorder("=") != F32 or dtype not in (F16, BF16):
+        raise TypeError(
+            "Stochastic rounding goes from float32 to float16 or bfloat16. Received: "
+            f"{array.dtype.name} to {dtype.name}"
+        )
+    key = _key(seed)
+    output = Output(out, array.shape, dtype, array)
+    kernel.cast_stochastic(contiguous(array), output.array, key, 0)
+    return output.finish()
+
+
+def _key(seed: SupportsIndex | None) -> int:
+    """Return the seed as an int in [0, 2**64); a random one for None."""
+    if seed is None:
+        return int(random.generator().bit_generator.random_raw())
+    if isinstance(seed, bool) or not hasattr(seed, "__index__"):
+        raise TypeError(f"`seed` must be an integer. Received: seed={seed!r}")
+    key = operator.index(seed)
+    if not 0 <= key < 2**64:
+        raise ValueError(f"`seed` must be in [0, 2**64). Received: seed={key}")
+    return key
+
+
+def _require_supported(dtype: np.dtype) -> None:
+    """Raise TypeError unless the dtype, in any byte order, can be cast from."""
+    try:
+        dtypes.canonical(dtype)
+    except ValueError:
+        raise TypeError(
+            f"Cannot cast {dtype.name!r}. Supported dtypes: float64, float32, float16, "
+            "bfloat16, int8 ... int64, uint8 ... uint64, bool."
+        ) from None
