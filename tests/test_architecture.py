@@ -19,7 +19,7 @@ PACKAGE = ROOT / "src" / "mpcore"
 if not (CSRC.is_dir() and PACKAGE.is_dir()):
     pytest.skip(f"no source tree at {ROOT}", allow_module_level=True)
 
-LEAVES = {"dtypes", "serialization", "tape", "autocast", "random"}
+LEAVES = {"dtypes", "serialization", "tape", "autocast", "random", "naming"}
 ROUND_VARIABLE = LEAVES | {"ops", "variable"}
 LAYER_PARTS = {
     "mixed_precision.policy",
@@ -42,8 +42,9 @@ PYTHON_ARROWS = {
     "autocast": set(),
     "dtypes": set(),
     "random": set(),
+    "naming": set(),
     "serialization": set(),
-    "tape": {"dtypes"},
+    "tape": {"dtypes"},  # What is floating, and in which dtype its gradient is.
     "_core": set(),
     "_paths": set(),
     "ops": LEAVES | {"_core"},
@@ -63,19 +64,23 @@ PYTHON_ARROWS = {
     "metrics": LEAVES | {"ops"},
     "callbacks": LEAVES,
     "datasets": {"random"},
+    "threads": {"ops"},
     "models": MODELS,
     "train": MODELS | {"datasets", "models"},
     "cli": MODELS | {"_paths", "datasets", "models", "train"},
     "__main__": {"cli"},
-    "__init__": MODELS | {"models", "mixed_precision", "datasets"},
+    "__init__": MODELS | {"models", "mixed_precision", "datasets", "threads"},
 }
 
-# C++: a folder of csrc and what of the others it may include (a folder, or one header).
+# C++: a folder of csrc and what of the others it includes (a folder, or one header).
 CPP_ARROWS = {
     "include": set(),
+    # The contract that both sides share.
     "kernels": {"include", "dispatch/kernel_table.h"},
-    "isa": {"include", "kernels", "dispatch/kernel_table.h"},
+    "isa": {"kernels"},
+    # It knows the tables of isa by name alone.
     "dispatch": {"include"},
+    # A context holds the table of its level.
     "runtime": {"include", "dispatch/kernel_table.h", "dispatch/dispatch.h"},
     "api": {"include", "runtime", "dispatch"},
 }
@@ -163,18 +168,37 @@ def test_python_arrows_have_no_cycle() -> None:
         order += ready
 
 
+def foreign_includes(path: Path) -> Iterator[tuple[str, str]]:
+    """Headers of other folders that a file includes, each with its folder."""
+    for name in re.findall(r'#include "([^"]+)"', path.read_text(encoding="utf-8")):
+        target = "include" if name.startswith("mpcore/") else name.partition("/")[0]
+        if target != path.relative_to(CSRC).parts[0]:
+            yield name, target
+
+
 @pytest.mark.parametrize("path", cpp_files(), ids=relative)
 def test_cpp_file_includes_only_what_it_may_know(path: Path) -> None:
-    folder = path.relative_to(CSRC).parts[0]
-    included = re.findall(r'#include "([^"]+)"', path.read_text(encoding="utf-8"))
+    known = CPP_ARROWS[path.relative_to(CSRC).parts[0]]
 
-    foreign = set()
-    for name in included:
-        target = "include" if name.startswith("mpcore/") else name.partition("/")[0]
-        if target != folder and not {target, name} & CPP_ARROWS[folder]:
-            foreign.add(name)
+    foreign = {n for n, target in foreign_includes(path) if not {n, target} & known}
 
     assert foreign == set()
+
+
+@pytest.mark.parametrize("folder", CPP_ARROWS)
+def test_cpp_arrows_are_all_in_use(folder: str) -> None:
+    used = {x for path in cpp_files(folder) for x in foreign_includes(path)}
+
+    assert CPP_ARROWS[folder] - {x for pair in used for x in pair} == set()
+
+
+def test_cpp_arrows_are_those_of_the_documentation() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    drawn = re.findall(r"^(\w+) +-> (.+)$", text, re.MULTILINE)
+
+    assert {name: set(known.split(", ")) for name, known in drawn} == {
+        name: known for name, known in CPP_ARROWS.items() if known
+    }
 
 
 def build_files() -> list[Path]:

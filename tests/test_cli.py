@@ -142,7 +142,7 @@ def test_train_of_one_policy_has_no_differences(tmp_path, capsys):
 def test_train_without_scikit_learn_says_what_to_install(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "sklearn", None)
     assert cli.main(["train", "--seeds", "1", "--epochs", "1"]) == 1
-    assert "pip install 'mpcore[data]'" in capsys.readouterr().err
+    assert "pip install scikit-learn" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -161,3 +161,16 @@ def test_train_bad_arguments_end_with_code_2_and_name_the_option(arguments, caps
         cli.main(["train", *arguments])
     assert exit_.value.code == 2
     assert arguments[0] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["info", "train"])
+@pytest.mark.parametrize(
+    ("name", "value"), [("MPCORE_ISA", "avx9"), ("MPCORE_NUM_THREADS", "many")]
+)
+def test_cli_malformed_environment_ends_with_code_2_and_one_line(command, name, value):
+    result = run(command, **{name: value})
+    assert result.returncode == 2
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"mpcore: {name} must be ")
+    assert f"{name}={value}" in line

@@ -97,7 +97,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         r"`arrays\[1\]` .* C-contiguous",
     ),
     "grad-read-only": (
-        lambda: grad.unscale([read_only(2)], 0.5),
+        lambda: grad.unscale([read_only(2)], None, 0.5),
         r"`arrays\[0\]` .* writable",
     ),
     "optim-grad": (lambda: sgd(grads=[zeros(3)]), r"`grads\[0\]` .* 2 element"),

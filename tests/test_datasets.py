@@ -58,5 +58,5 @@ def test_load_digits_empty_side_raises(fraction):
 
 def test_load_digits_without_scikit_learn_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'mpcore\[data\]'"):
+    with pytest.raises(ModuleNotFoundError, match="pip install scikit-learn"):
         datasets.load_digits()

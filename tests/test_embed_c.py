@@ -88,6 +88,41 @@ def test_c_program_trains_to_the_bound(
     assert float(accuracy[1]) >= 0.95
 
 
+@pytest.mark.parametrize(
+    ("way", "programs"), [("find_package", ["cmake"]), ("pkg-config", ["pkg-config"])]
+)
+def test_readme_commands_build_and_train(
+    way: str, programs: list[str], source: Path, tmp_path: Path
+) -> None:
+    for program in ("bash", "make", *programs):
+        need_program(program)
+    text = (source / "README.md").read_text(encoding="utf-8")
+    (commands,) = re.findall(rf"<!-- ci:{way} -->\n```sh\n(.*?)```", text, re.DOTALL)
+    assert len(commands.splitlines()) == 3
+    shutil.copytree(source, tmp_path / "copy", ignore=lambda *_: ["build", "train"])
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+
+    output = run(["bash", "-euc", commands], tmp_path / "copy", PATH=path)
+
+    assert re.search(r"^bfloat16  accuracy ", output, re.MULTILINE)
+
+
+def test_makefile_says_what_to_set_if_pkg_config_finds_nothing(source: Path) -> None:
+    make = need_program("make")
+    result = subprocess.run(
+        [make, "-B", "PKG_CONFIG=false"],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=source,
+    )
+    assert result.returncode == 2
+    assert "'false --libs mpcore' finds nothing" in result.stderr
+    assert 'export PKG_CONFIG_PATH="$(mpcore --pkgconfigdir)"' in result.stderr
+    assert result.stdout == ""
+    run([make, "--dry-run", "clean", "PKG_CONFIG=false"], source)
+
+
 def test_c_program_unknown_dtype_is_an_error(built_with_cmake: Path) -> None:
     result = subprocess.run(
         [built_with_cmake, "float8"], check=False, capture_output=True, text=True

@@ -10,6 +10,7 @@ import mpcore
 from mpcore import Variable, autocast, ops
 from mpcore.layers import Dense, Layer
 from mpcore.mixed_precision import set_global_policy
+from mpcore.models import Model, Sequential
 
 MIXED = {"mixed_bfloat16": bfloat16, "mixed_float16": np.float16}
 
@@ -305,3 +306,44 @@ def test_layer_config_keeps_its_policy_whatever_the_global_one():
     layer = Dense.from_config(config)
     assert layer.compute_dtype == "bfloat16"
     assert layer(normal(1, 2)).dtype == bfloat16
+
+
+class Forgetful(Layer):
+    def __init__(self):
+        self.units = 1
+
+    def build(self, input_shape):
+        self.w = self.add_weight((1,))
+
+    def call(self, x):
+        return x
+
+
+class ForgetfulSequential(Sequential):
+    def __init__(self):
+        pass
+
+
+class ForgetfulModel(Model):
+    def __init__(self):
+        self.part = Dense(1)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda: Forgetful()([[1.0]]),
+        lambda: Forgetful().build((1, 1)),
+        lambda: Forgetful().add_weight((1,)),
+        lambda: Forgetful().trainable_variables,
+        lambda: Sequential([Dense(1), Forgetful()]),
+        lambda: ForgetfulModel()([[1.0]]),
+        lambda: ForgetfulModel().compile("sgd", "mse"),
+        lambda: ForgetfulModel().fit([[1.0]], [[1.0]]),
+        lambda: ForgetfulModel().summary(),
+        lambda: ForgetfulSequential().add(Dense(1)),
+    ],
+)
+def test_layer_that_forgot_super_init_says_so(use):
+    with pytest.raises(RuntimeError, match=r"Forgetful.*super\(\).__init__\(\)"):
+        use()

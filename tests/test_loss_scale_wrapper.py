@@ -207,7 +207,10 @@ def test_copy_trains_on_by_itself():
         for s in (0.0, -1.0, np.nan, np.inf, 2.0**-127, 2.0**127)
     ]
     + [
-        ({"dynamic_growth_steps": n}, "`dynamic_growth_steps` must be an integer >= 1")
+        (
+            {"dynamic_growth_steps": n},
+            r"`dynamic_growth_steps` must be an integer in \[1, 2147483647\]",
+        )
         for n in (0, -3, 2.5, True)
     ]
     + [

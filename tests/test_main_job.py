@@ -78,7 +78,7 @@ def test_main_job_seed_fixes_the_data_and_first_weights_across_policies(trained)
     models = [train.train_digits(p, 3, settings)[0] for p in train.POLICIES]
     for other in models[1:]:
         for a, b in zip(models[0].get_weights(), other.get_weights(), strict=True):
-            np.testing.assert_allclose(a, b, atol=1e-6)
+            np.testing.assert_allclose(a, b, rtol=0, atol=1e-27)
 
 
 def run_of(policy, seed, accuracy):

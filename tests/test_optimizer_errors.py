@@ -33,7 +33,6 @@ BAD_APPLY = {
     "rank": (lambda m: ([g(1, 2), np.ones((1, 1))], None), ValueError, "'b' must have"),
     "count": (lambda m: ([g(1, 2)], None), ValueError, "1 gradients for 2 variables"),
     "count of pairs": (lambda m: ([g(1, 2)], m), ValueError, "one gradient"),
-    "no gradients": (lambda m: ([], m), ValueError, "0 gradients for 2"),
     "all None": (lambda m: ([None, None], m), ValueError, "No gradients provided"),
     "stranger": (
         lambda m: ([g(1, 2), g(1)], [m[0], UNKNOWN]),

@@ -67,7 +67,17 @@ def test_readme_commands_stand_behind_their_marks(mark, holds):
     assert len(command.splitlines()) == 1
 
 
-@pytest.mark.parametrize("page", [*PAGES, "docs/numerics.md", "docs/architecture.md"])
+@pytest.mark.parametrize(
+    "page",
+    [
+        *PAGES,
+        "CONTRIBUTING.md",
+        "docs/api.md",
+        "docs/architecture.md",
+        "docs/numerics.md",
+        "examples/embed_c/README.md",
+    ],
+)
 def test_page_links_and_files_exist(page):
     path = ROOT / page
     text = path.read_text(encoding="utf-8")

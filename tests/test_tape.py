@@ -205,14 +205,31 @@ def test_reset_forgets() -> None:
 
 
 def test_nested_tapes_both_record() -> None:
-    v = Variable([2.0])
+    v = Variable([2.0, 0.0])  # not one element, and a zero
     with GradientTape() as outer, GradientTape() as inner:
         y = v * v
-        inner_gradient = inner.gradient(y, v)
+        with outer.stop_recording():
+            inner_gradient = inner.gradient(y, v)
         z = y * v
     assert isinstance(inner_gradient, np.ndarray)
-    assert inner_gradient.tolist() == [4.0]
-    assert outer.gradient(z, v).tolist() == [12.0]
+    assert inner_gradient.tolist() == [4.0, 0.0]
+    assert outer.gradient(z, v).tolist() == [12.0, 0.0]
+
+
+def test_nested_tapes_both_follow_a_zero() -> None:
+    v = Variable(0.0)
+    with GradientTape() as outer, GradientTape() as inner:
+        y = v * 2.0
+    assert (inner.gradient(y, v), outer.gradient(y, v)) == (2.0, 2.0)
+
+
+def test_gradient_of_a_gradient_is_an_error() -> None:
+    v = Variable([2.0])
+    with GradientTape(), GradientTape() as inner:
+        y = v * v
+        with pytest.raises(RuntimeError, match="Gradients of gradients"):
+            inner.gradient(y, v)
+    assert inner.gradient(y, v).tolist() == [4.0]
 
 
 def test_entering_twice_raises() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from reference import BF16, F32, assert_same_bits
 
-from mpcore import GradientTape, Tensor
+from mpcore import GradientTape, Tensor, Variable
 
 
 def test_tensor_describes_its_value() -> None:
@@ -59,3 +59,42 @@ def test_tensor_copy_is_another_tensor_to_the_tape(duplicate: object) -> None:
 def test_tensor_pickles_by_value() -> None:
     x = pickle.loads(pickle.dumps(Tensor(np.array([1.5], BF16))))
     assert_same_bits(x.value, np.array([1.5], BF16))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: np.mean(x),
+        lambda x: np.reshape(x, (3, 2)),
+        lambda x: np.concatenate([np.ones((1, 3), F32), x]),
+        lambda x: np.where(np.eye(2, 3) > 0, 0, x),
+        lambda x: np.full_like(np.ones((2, 3), F32), fill_value=1) @ np.transpose(a=x),
+    ],
+)
+def test_numpy_function_of_a_followed_tensor_is_refused_while_recording(call) -> None:
+    plain = np.arange(6, dtype=F32).reshape(2, 3)
+    with GradientTape(persistent=True) as t:
+        x = t.watch(plain)
+        with pytest.raises(TypeError, match=r"mpcore\.ops"):
+            call(x)
+        with t.stop_recording():
+            assert_same_bits(call(x), call(plain))
+        assert_same_bits(call(Tensor(plain)), call(plain))  # Nobody follows this one.
+        assert_same_bits(call(x.value), call(plain))
+    assert_same_bits(call(x), call(plain))
+
+
+def test_numpy_function_of_a_trainable_variable_is_refused_while_recording() -> None:
+    v = Variable([1.0, 2.0])
+    frozen = Variable([1.0, 2.0], trainable=False)
+    assert np.mean(v) == 1.5
+    with GradientTape():
+        assert np.mean(frozen) == 1.5
+        with pytest.raises(TypeError, match="`mean`"):
+            np.mean(v)
+
+
+def test_numpy_function_about_the_shape_of_a_followed_tensor_is_answered() -> None:
+    with GradientTape() as t:
+        x = t.watch(np.ones((2, 3), F32))
+        assert (np.shape(x), np.ndim(x), np.size(x)) == ((2, 3), 2, 6)

@@ -258,8 +258,8 @@ def test_initializer_is_called_with_shape_and_dtype() -> None:
         ({"value": "zeros"}, ValueError, "Unknown dtype"),
         ({"value": 1.0, "dtype": "half"}, ValueError, "Unknown dtype 'half'"),
         ({"value": 1.5, "dtype": "int32"}, ValueError, "only what it can represent"),
-        ({"value": 1.0, "name": "a/b"}, ValueError, "hold no '/'"),
-        ({"value": 1.0, "name": ""}, ValueError, "non-empty"),
+        ({"value": 1.0, "name": "a/b"}, ValueError, "nor hold '/'"),
+        ({"value": 1.0, "name": ""}, ValueError, "must not be empty"),
         ({"value": 1.0, "name": 3}, TypeError, "`name` must be a str"),
         ({"value": 1.0, "aggregation": "max"}, ValueError, "`aggregation` must be"),
         ({"value": 1.0, "regularizer": 3}, TypeError, "`regularizer` must be"),
@@ -298,7 +298,7 @@ def test_path_is_the_name_within_its_scopes() -> None:
     with pytest.raises(KeyError), name_scope("outer"):
         raise KeyError
     assert Variable(1.0, name="w").path == "w"
-    with pytest.raises(ValueError, match="hold no '/'"), name_scope("a/b"):
+    with pytest.raises(ValueError, match="nor hold '/'"), name_scope("a/b"):
         pass
 
 

@@ -58,6 +58,22 @@ mpcore_status check_pointer(const char* function, const char* name, const void* 
   return MPCORE_OK;
 }
 
+mpcore_status check_compute_dtype(const char* function, const char* name, mpcore_dtype dtype) {
+  if (is_compute_dtype(dtype)) return MPCORE_OK;
+  return fail(dtype_size(dtype) == 0 ? MPCORE_INVALID_ARGUMENT : MPCORE_UNSUPPORTED,
+              "%s: %s must be float32, float16, or bfloat16 (got %s)", function, name,
+              mpcore_dtype_name(dtype));
+}
+
+mpcore_status check_activation(const char* function, mpcore_activation activation) {
+  if (activation >= MPCORE_ACTIVATION_LINEAR && activation <= MPCORE_ACTIVATION_TANH)
+    return MPCORE_OK;
+  return fail(MPCORE_INVALID_ARGUMENT,
+              "%s: activation must be linear (0), relu (1), sigmoid (2), or tanh (3) (got %" PRId32
+              ")",
+              function, activation);
+}
+
 mpcore_status check_struct(const char* function, const char* name, const void* args,
                            uint32_t struct_size, uint32_t known) {
   if (struct_size < known || struct_size - known > kLargestGrowth) {

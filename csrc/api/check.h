@@ -7,6 +7,7 @@
 #include <new>
 
 #include "mpcore/base.h"
+#include "mpcore/gemm.h"
 #include "runtime/error.h"
 
 namespace mpcore {
@@ -22,11 +23,16 @@ constexpr bool is_float_dtype(mpcore_dtype dtype) {
 // Bytes of one element, 0 for an unknown dtype.
 int64_t dtype_size(mpcore_dtype dtype);
 
+constexpr int64_t ceil_div(int64_t x, int64_t y) { return (x + y - 1) / y; }
+
 // A size must be >= 0 and size * element bytes must fit in int64.
 mpcore_status check_size(const char* function, const char* name, int64_t size);
 // A pointer may be null only if there is nothing behind it.
 mpcore_status check_pointer(const char* function, const char* name, const void* pointer,
                             int64_t size);
+// The dtype must be f32, f16, or bf16.
+mpcore_status check_compute_dtype(const char* function, const char* name, mpcore_dtype dtype);
+mpcore_status check_activation(const char* function, mpcore_activation activation);
 // struct_size: at least `known`; bytes beyond `known` must be zero (a newer caller's unused
 // fields).
 mpcore_status check_struct(const char* function, const char* name, const void* args,

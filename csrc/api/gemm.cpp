@@ -46,9 +46,7 @@ mpcore_status extent_of(const char* name, const mpcore_matrix& x, int64_t rows, 
 }
 
 mpcore_status check_matrix(const char* name, const mpcore_matrix& x, int64_t rows, int64_t cols) {
-  if (!is_compute_dtype(x.dtype))
-    return fail(MPCORE_UNSUPPORTED, "%s: %s must be float32, float16, or bfloat16 (got %s)", kName,
-                name, mpcore_dtype_name(x.dtype));
+  if (const auto s = check_compute_dtype(kName, name, x.dtype)) return s;
   if (x.reserved != 0)
     return fail(MPCORE_INVALID_ARGUMENT, "%s: %s.reserved must be 0 (got %d)", kName, name,
                 x.reserved);
@@ -66,13 +64,9 @@ mpcore_status check_args(const mpcore_gemm_args* g) {
   if (g->a.dtype != g->b.dtype)
     return fail(MPCORE_INVALID_ARGUMENT, "%s: a and b must have one dtype (got %s and %s)", kName,
                 mpcore_dtype_name(g->a.dtype), mpcore_dtype_name(g->b.dtype));
-  if (g->bias != nullptr && !is_compute_dtype(g->bias_dtype))
-    return fail(MPCORE_UNSUPPORTED, "%s: bias must be float32, float16, or bfloat16 (got %s)",
-                kName, mpcore_dtype_name(g->bias_dtype));
-  if (g->activation < MPCORE_ACTIVATION_LINEAR || g->activation > MPCORE_ACTIVATION_TANH)
-    return fail(MPCORE_INVALID_ARGUMENT,
-                "%s: activation must be linear (0), relu (1), sigmoid (2), or tanh (3) (got %d)",
-                kName, g->activation);
+  if (g->bias != nullptr)
+    if (const auto s = check_compute_dtype(kName, "bias", g->bias_dtype)) return s;
+  if (const auto s = check_activation(kName, g->activation)) return s;
   if (g->accumulate != 0 && g->accumulate != 1)
     return fail(MPCORE_INVALID_ARGUMENT, "%s: accumulate must be 0 or 1 (got %d)", kName,
                 g->accumulate);
@@ -120,7 +114,6 @@ constexpr int64_t kTaskRows = 336;  // a block of A: 336 x 256 floats, 344 KiB o
 constexpr int64_t kTaskCols = 512;
 constexpr int64_t kSerialFlops = int64_t{1} << 18;  // below, a hand-over costs more than it saves
 
-constexpr int64_t ceil_div(int64_t x, int64_t y) { return (x + y - 1) / y; }
 constexpr int64_t round_up(int64_t x, int64_t y) { return ceil_div(x, y) * y; }
 
 class Product {
@@ -168,7 +161,8 @@ class Product {
     int64_t p0 = 0;
     do {  // once for k == 0, so that the epilogue runs
       const int64_t k = std::min(kSuperK, g_.k - p0);
-      if (const auto s = pack(i0, j0, p0, m, n, k)) return s;
+      if (k > 0)
+        if (const auto s = pack(i0, j0, p0, m, n, k)) return s;
       if (const auto s = multiply(i0, j0, p0, m, n, k)) return s;
       p0 += kSuperK;
     } while (p0 < g_.k);

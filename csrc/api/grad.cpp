@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cfloat>
 #include <cinttypes>
 #include <cmath>
 
@@ -19,96 +20,188 @@ constexpr int64_t kBlock = 1024, kTaskBlocks = 128;
 // Leaves of a sum of squares per task.
 constexpr int64_t kTaskLeaves = 16;
 
-mpcore_status check_tensors(const char* function, int64_t count, const mpcore_tensor_ref* tensors) {
+// Says what is wrong with list[t], if anything is.
+mpcore_status check_tensor(const char* function, const char* list, int64_t t,
+                           const mpcore_tensor_ref& x) {
+  if (dtype_size(x.dtype) == 0)
+    return fail(MPCORE_INVALID_ARGUMENT,
+                "%s: %s[%" PRId64 "].dtype is no mpcore_dtype (got %" PRId32 ")", function, list, t,
+                x.dtype);
+  if (!is_float_dtype(x.dtype))
+    return fail(MPCORE_UNSUPPORTED,
+                "%s: %s[%" PRId64 "].dtype must be float32, float16, bfloat16, or float64 (got %s)",
+                function, list, t, mpcore_dtype_name(x.dtype));
+  if (x.size < 0 || x.size > INT64_MAX / dtype_size(x.dtype))
+    return fail(MPCORE_INVALID_ARGUMENT,
+                "%s: %s[%" PRId64 "].size must be >= 0 and fit in memory (got %" PRId64 ")",
+                function, list, t, x.size);
+  if (x.data == nullptr && x.size > 0)
+    return fail(MPCORE_INVALID_ARGUMENT,
+                "%s: %s[%" PRId64 "].data must not be NULL (size=%" PRId64 ")", function, list, t,
+                x.size);
+  if (x.reserved != 0)
+    return fail(MPCORE_INVALID_ARGUMENT, "%s: %s[%" PRId64 "].reserved must be 0 (got %" PRId32 ")",
+                function, list, t, x.reserved);
+  return MPCORE_OK;
+}
+
+mpcore_status check_tensors(const char* function, const char* list, int64_t count,
+                            const mpcore_tensor_ref* tensors) {
   if (const auto s = check_size(function, "count", count)) return s;
-  if (const auto s = check_pointer(function, "tensors", tensors, count)) return s;
+  if (const auto s = check_pointer(function, list, tensors, count)) return s;
+  for (int64_t t = 0; t < count; ++t)
+    if (const auto s = check_tensor(function, list, t, tensors[t])) return s;
+  return MPCORE_OK;
+}
+
+// Tensors that are written from others: pairs of equal size that are the same or lie apart.
+mpcore_status check_written(const char* function, const char* list, int64_t count,
+                            const mpcore_tensor_ref* written, const mpcore_tensor_ref* tensors) {
+  if (const auto s = check_tensors(function, list, count, written)) return s;
   for (int64_t t = 0; t < count; ++t) {
-    const auto& x = tensors[t];
-    if (dtype_size(x.dtype) == 0)
+    const auto &x = tensors[t], &y = written[t];
+    if (x.size != y.size)
       return fail(MPCORE_INVALID_ARGUMENT,
-                  "%s: tensors[%" PRId64 "].dtype is no mpcore_dtype (got %" PRId32 ")", function,
-                  t, x.dtype);
-    if (!is_float_dtype(x.dtype))
-      return fail(MPCORE_UNSUPPORTED,
-                  "%s: tensors[%" PRId64
-                  "].dtype must be float32, float16, bfloat16, or float64 (got %s)",
-                  function, t, mpcore_dtype_name(x.dtype));
-    if (x.size < 0 || x.size > INT64_MAX / dtype_size(x.dtype))
+                  "%s: %s[%" PRId64 "].size must be that of its tensor (got %" PRId64
+                  " for %" PRId64 ")",
+                  function, list, t, y.size, x.size);
+    const bool same = x.data == y.data && x.dtype == y.dtype;
+    if (!same &&
+        ranges_overlap(x.data, x.size * dtype_size(x.dtype), y.data, y.size * dtype_size(y.dtype)))
       return fail(MPCORE_INVALID_ARGUMENT,
-                  "%s: tensors[%" PRId64 "].size must be >= 0 and fit in memory (got %" PRId64 ")",
-                  function, t, x.size);
-    if (x.data == nullptr && x.size > 0)
-      return fail(MPCORE_INVALID_ARGUMENT,
-                  "%s: tensors[%" PRId64 "].data must not be NULL (size=%" PRId64 ")", function, t,
-                  x.size);
-    if (x.reserved != 0)
-      return fail(MPCORE_INVALID_ARGUMENT,
-                  "%s: tensors[%" PRId64 "].reserved must be 0 (got %" PRId32 ")", function, t,
-                  x.reserved);
+                  "%s: %s[%" PRId64 "] must be its tensor itself or not overlap it", function, list,
+                  t);
   }
   return MPCORE_OK;
 }
 
-// Calls body(data, dtype, n) for all elements of all tensors, in pieces, on all threads.
+void* address(const mpcore_tensor_ref& x, int64_t element) {
+  return static_cast<char*>(x.data) + element * dtype_size(x.dtype);
+}
+
+// Calls body(t, begin, n) for all elements of all tensors, in pieces, on all threads.
 template <class Body>
 mpcore_status for_all_pieces(Session& session, int64_t count, const mpcore_tensor_ref* tensors,
                              Body&& body) {
   const Partition partition(session, count, kBlock, [&](int64_t t) { return tensors[t].size; });
   if (!partition.valid()) return MPCORE_OUT_OF_MEMORY;
   const int64_t blocks = partition.blocks();
-  return session.parallel_for(
-      (blocks + kTaskBlocks - 1) / kTaskBlocks, FpMode::kIeee, [&](int64_t i) {
-        const int64_t from = i * kTaskBlocks, to = std::min(blocks, from + kTaskBlocks);
-        partition.for_each_piece(from, to, [&](int64_t t, int64_t begin, int64_t end) {
-          const auto& x = tensors[t];
-          char* data = static_cast<char*>(x.data) + begin * dtype_size(x.dtype);
-          body(data, x.dtype, std::min(end, x.size) - begin);
-        });
-      });
+  return session.parallel_for(ceil_div(blocks, kTaskBlocks), FpMode::kIeee, [&](int64_t i) {
+    const int64_t from = i * kTaskBlocks;
+    partition.for_each_piece(from, std::min(blocks, from + kTaskBlocks),
+                             [&](int64_t t, int64_t begin, int64_t end) {
+                               body(t, begin, std::min(end, tensors[t].size) - begin);
+                             });
+  });
 }
 
 mpcore_status all_finite(mpcore_context* ctx, int64_t count, const mpcore_tensor_ref* tensors,
                          int32_t* finite) {
   constexpr const char* kName = "mpcore_all_finite";
-  if (const auto s = check_tensors(kName, count, tensors)) return s;
+  if (const auto s = check_tensors(kName, "tensors", count, tensors)) return s;
   if (const auto s = check_pointer(kName, "finite", finite, 1)) return s;
   Session session(ctx);
   if (session.status() != MPCORE_OK) return session.status();
   const auto& kernels = session.kernels();
   std::atomic<bool> result{true};
   const auto status =
-      for_all_pieces(session, count, tensors, [&](const char* data, mpcore_dtype dtype, int64_t n) {
+      for_all_pieces(session, count, tensors, [&](int64_t t, int64_t begin, int64_t n) {
         if (!result.load(std::memory_order_relaxed)) return;  // known already: skip the rest
-        if (!kernels.all_finite(data, dtype, n)) result.store(false, std::memory_order_relaxed);
+        if (!kernels.all_finite(address(tensors[t], begin), tensors[t].dtype, n))
+          result.store(false, std::memory_order_relaxed);
       });
   if (status == MPCORE_OK) *finite = result.load() ? 1 : 0;
   return status;
 }
 
+// Where the arithmetic is fp32, so is the multiplier: an infinity there would make NaN of zeros.
+mpcore_status check_multiplier(const char* function, double multiplier, int64_t count,
+                               const mpcore_tensor_ref* written) {
+  const bool wide = std::all_of(written, written + count,
+                                [](const auto& x) { return x.dtype == MPCORE_DTYPE_F64; });
+  if (std::fabs(multiplier) <= (wide && count > 0 ? DBL_MAX : FLT_MAX)) return MPCORE_OK;
+  return fail(MPCORE_INVALID_ARGUMENT,
+              "%s: multiplier must be finite, in float32 unless all tensors are float64 (got %g)",
+              function, multiplier);
+}
+
 mpcore_status unscale(mpcore_context* ctx, int64_t count, const mpcore_tensor_ref* tensors,
-                      double multiplier, int32_t* finite) {
+                      const mpcore_tensor_ref* outputs, double multiplier, int32_t* finite) {
   constexpr const char* kName = "mpcore_unscale";
-  if (const auto s = check_tensors(kName, count, tensors)) return s;
-  if (!std::isfinite(multiplier))
-    return fail(MPCORE_INVALID_ARGUMENT, "%s: multiplier must be finite (got %g)", kName,
-                multiplier);
+  if (const auto s = check_tensors(kName, "tensors", count, tensors)) return s;
+  if (outputs == nullptr) outputs = tensors;
+  if (outputs != tensors) {
+    if (const auto s = check_written(kName, "outputs", count, outputs, tensors)) return s;
+    for (int64_t t = 0; t < count; ++t)
+      if (outputs[t].dtype != tensors[t].dtype)
+        return fail(MPCORE_INVALID_ARGUMENT,
+                    "%s: outputs[%" PRId64 "].dtype must be that of its tensor (got %s for %s)",
+                    kName, t, mpcore_dtype_name(outputs[t].dtype),
+                    mpcore_dtype_name(tensors[t].dtype));
+  }
+  if (const auto s = check_multiplier(kName, multiplier, count, tensors)) return s;
   Session session(ctx);
   if (session.status() != MPCORE_OK) return session.status();
   const auto& kernels = session.kernels();
   std::atomic<bool> result{true};
   const auto status =
-      for_all_pieces(session, count, tensors, [&](char* data, mpcore_dtype dtype, int64_t n) {
-        if (!kernels.unscale(data, dtype, n, multiplier))
+      for_all_pieces(session, count, tensors, [&](int64_t t, int64_t begin, int64_t n) {
+        if (!kernels.unscale(address(tensors[t], begin), address(outputs[t], begin),
+                             tensors[t].dtype, n, multiplier))
           result.store(false, std::memory_order_relaxed);
       });
   if (status == MPCORE_OK && finite != nullptr) *finite = result.load() ? 1 : 0;
   return status;
 }
 
+// f32 and f64 tensors that are updated from others.
+mpcore_status check_combined(const char* function, const char* list, int64_t count,
+                             const mpcore_tensor_ref* written, const mpcore_tensor_ref* tensors) {
+  if (const auto s = check_tensors(function, "tensors", count, tensors)) return s;
+  if (const auto s = check_written(function, list, count, written, tensors)) return s;
+  for (int64_t t = 0; t < count; ++t)
+    if (written[t].dtype != MPCORE_DTYPE_F32 && written[t].dtype != MPCORE_DTYPE_F64)
+      return fail(MPCORE_UNSUPPORTED,
+                  "%s: %s[%" PRId64 "].dtype must be float32 or float64 (got %s)", function, list,
+                  t, mpcore_dtype_name(written[t].dtype));
+  return MPCORE_OK;
+}
+
+// Runs kernel(written, tensors, factor) over all elements.
+mpcore_status combine(mpcore_context* ctx, int64_t count, const mpcore_tensor_ref* written,
+                      const mpcore_tensor_ref* tensors,
+                      decltype(KernelTable::accumulate) KernelTable::* kernel, double factor) {
+  Session session(ctx);
+  if (session.status() != MPCORE_OK) return session.status();
+  const auto run = session.kernels().*kernel;
+  return for_all_pieces(session, count, tensors, [&](int64_t t, int64_t begin, int64_t n) {
+    const auto &x = tensors[t], &y = written[t];
+    run(address(y, begin), y.dtype, address(x, begin), x.dtype, n, factor);
+  });
+}
+
+mpcore_status accumulate(mpcore_context* ctx, int64_t count, const mpcore_tensor_ref* totals,
+                         const mpcore_tensor_ref* tensors, double multiplier) {
+  constexpr const char* kName = "mpcore_accumulate";
+  if (const auto s = check_combined(kName, "totals", count, totals, tensors)) return s;
+  if (const auto s = check_multiplier(kName, multiplier, count, totals)) return s;
+  return combine(ctx, count, totals, tensors, &KernelTable::accumulate, multiplier);
+}
+
+mpcore_status lerp(mpcore_context* ctx, int64_t count, const mpcore_tensor_ref* averages,
+                   const mpcore_tensor_ref* tensors, double momentum) {
+  constexpr const char* kName = "mpcore_lerp";
+  if (!(momentum >= 0 && momentum <= 1))
+    return fail(MPCORE_INVALID_ARGUMENT, "%s: momentum must be in [0, 1] (got %g)", kName,
+                momentum);
+  if (const auto s = check_combined(kName, "averages", count, averages, tensors)) return s;
+  return combine(ctx, count, averages, tensors, &KernelTable::lerp, momentum);
+}
+
 mpcore_status norms(mpcore_context* ctx, int64_t count, const mpcore_tensor_ref* tensors,
                     double* per_tensor, double* global) {
   constexpr const char* kName = "mpcore_norms";
-  if (const auto s = check_tensors(kName, count, tensors)) return s;
+  if (const auto s = check_tensors(kName, "tensors", count, tensors)) return s;
   Session session(ctx);
   if (session.status() != MPCORE_OK) return session.status();
   const auto& kernels = session.kernels();
@@ -121,15 +214,12 @@ mpcore_status norms(mpcore_context* ctx, int64_t count, const mpcore_tensor_ref*
   if (sums == nullptr) return MPCORE_OUT_OF_MEMORY;
 
   const auto status =
-      session.parallel_for((leaves + kTaskLeaves - 1) / kTaskLeaves, FpMode::kIeee, [&](int64_t i) {
+      session.parallel_for(ceil_div(leaves, kTaskLeaves), FpMode::kIeee, [&](int64_t i) {
         const int64_t from = i * kTaskLeaves, to = std::min(leaves, from + kTaskLeaves);
         partition.for_each_piece(from, to, [&](int64_t t, int64_t begin, int64_t end) {
           const auto& x = tensors[t];
-          double* out = sums + partition.first_block(t) + begin / kReductionChunk;
-          for (int64_t at = begin; at < end; at += kReductionChunk) {
-            const char* data = static_cast<const char*>(x.data) + at * dtype_size(x.dtype);
-            *out++ = kernels.sum_squares(data, x.dtype, std::min(kReductionChunk, x.size - at));
-          }
+          double* const leaf = sums + partition.first_block(t) + begin / kReductionChunk;
+          kernels.sum_squares(address(x, begin), x.dtype, std::min(end, x.size) - begin, leaf);
         });
       });
   if (status != MPCORE_OK) return status;
@@ -202,8 +292,20 @@ mpcore_status mpcore_all_finite(mpcore_context* ctx, int64_t count,
 }
 
 mpcore_status mpcore_unscale(mpcore_context* ctx, int64_t count, const mpcore_tensor_ref* tensors,
-                             double multiplier, int32_t* finite) {
-  return mpcore::guarded([&] { return mpcore::unscale(ctx, count, tensors, multiplier, finite); });
+                             const mpcore_tensor_ref* outputs, double multiplier, int32_t* finite) {
+  return mpcore::guarded(
+      [&] { return mpcore::unscale(ctx, count, tensors, outputs, multiplier, finite); });
+}
+
+mpcore_status mpcore_accumulate(mpcore_context* ctx, int64_t count, const mpcore_tensor_ref* totals,
+                                const mpcore_tensor_ref* tensors, double multiplier) {
+  return mpcore::guarded(
+      [&] { return mpcore::accumulate(ctx, count, totals, tensors, multiplier); });
+}
+
+mpcore_status mpcore_lerp(mpcore_context* ctx, int64_t count, const mpcore_tensor_ref* averages,
+                          const mpcore_tensor_ref* tensors, double momentum) {
+  return mpcore::guarded([&] { return mpcore::lerp(ctx, count, averages, tensors, momentum); });
 }
 
 mpcore_status mpcore_norms(mpcore_context* ctx, int64_t count, const mpcore_tensor_ref* tensors,

@@ -21,23 +21,6 @@ constexpr int64_t kGroupRows = 16 * kColumnSumRows;
 // Columns per task are a multiple of this: whole cache lines of any dtype.
 constexpr int64_t kColumnStep = 64;
 
-constexpr int64_t ceil_div(int64_t x, int64_t y) { return (x + y - 1) / y; }
-
-mpcore_status check_dtype(const char* function, mpcore_dtype dtype) {
-  if (is_compute_dtype(dtype)) return MPCORE_OK;
-  return fail(dtype_size(dtype) == 0 ? MPCORE_INVALID_ARGUMENT : MPCORE_UNSUPPORTED,
-              "%s: dtype must be float32, float16, or bfloat16 (got %s)", function,
-              mpcore_dtype_name(dtype));
-}
-
-mpcore_status check_activation(const char* function, mpcore_activation f) {
-  if (f >= MPCORE_ACTIVATION_LINEAR && f <= MPCORE_ACTIVATION_TANH) return MPCORE_OK;
-  return fail(MPCORE_INVALID_ARGUMENT,
-              "%s: activation must be linear (0), relu (1), sigmoid (2), or tanh (3) (got %" PRId32
-              ")",
-              function, f);
-}
-
 // Both sizes, and their product.
 mpcore_status check_shape(const char* function, int64_t rows, int64_t cols, int64_t min_cols) {
   if (const auto s = check_size(function, "rows", rows)) return s;
@@ -89,7 +72,7 @@ mpcore_status activation_forward(mpcore_context* ctx, mpcore_activation activati
                                  const void* x, void* y, mpcore_dtype dtype) {
   constexpr const char* kName = "mpcore_activation_forward";
   if (const auto s = check_activation(kName, activation)) return s;
-  if (const auto s = check_dtype(kName, dtype)) return s;
+  if (const auto s = check_compute_dtype(kName, "dtype", dtype)) return s;
   if (const auto s = check_size(kName, "n", n)) return s;
   if (const auto s = check_pointer(kName, "x", x, n)) return s;
   if (const auto s = check_pointer(kName, "y", y, n)) return s;
@@ -111,7 +94,7 @@ mpcore_status dense_backward(mpcore_context* ctx, mpcore_activation activation, 
                              mpcore_dtype dtype) {
   constexpr const char* kName = "mpcore_dense_backward";
   if (const auto s = check_activation(kName, activation)) return s;
-  if (const auto s = check_dtype(kName, dtype)) return s;
+  if (const auto s = check_compute_dtype(kName, "dtype", dtype)) return s;
   if (const auto s = check_shape(kName, rows, cols, 0)) return s;
   const int64_t n = rows * cols, size = dtype_size(dtype);
   if (activation != MPCORE_ACTIVATION_LINEAR)
@@ -165,7 +148,7 @@ mpcore_status dense_backward(mpcore_context* ctx, mpcore_activation activation, 
 mpcore_status softmax(mpcore_context* ctx, int64_t rows, int64_t cols, const void* x, void* y,
                       mpcore_dtype dtype) {
   constexpr const char* kName = "mpcore_softmax";
-  if (const auto s = check_dtype(kName, dtype)) return s;
+  if (const auto s = check_compute_dtype(kName, "dtype", dtype)) return s;
   if (const auto s = check_shape(kName, rows, cols, 1)) return s;
   const int64_t n = rows * cols, size = dtype_size(dtype);
   if (const auto s = check_pointer(kName, "x", x, n)) return s;
@@ -184,7 +167,7 @@ mpcore_status softmax(mpcore_context* ctx, int64_t rows, int64_t cols, const voi
 mpcore_status softmax_backward(mpcore_context* ctx, int64_t rows, int64_t cols, const void* y,
                                const void* dy, void* dx, mpcore_dtype dtype) {
   constexpr const char* kName = "mpcore_softmax_backward";
-  if (const auto s = check_dtype(kName, dtype)) return s;
+  if (const auto s = check_compute_dtype(kName, "dtype", dtype)) return s;
   if (const auto s = check_shape(kName, rows, cols, 1)) return s;
   const int64_t n = rows * cols, size = dtype_size(dtype);
   if (const auto s = check_pointer(kName, "y", y, n)) return s;
@@ -221,7 +204,7 @@ mpcore_status softmax_xent(mpcore_context* ctx, int64_t rows, int64_t cols, cons
                            const int64_t* labels, const float* scale, float* loss, void* dx,
                            mpcore_dtype dtype) {
   constexpr const char* kName = "mpcore_softmax_xent";
-  if (const auto s = check_dtype(kName, dtype)) return s;
+  if (const auto s = check_compute_dtype(kName, "dtype", dtype)) return s;
   if (const auto s = check_shape(kName, rows, cols, 1)) return s;
   const int64_t n = rows * cols, size = dtype_size(dtype);
   if (const auto s = check_pointer(kName, "x", x, n)) return s;

@@ -2,8 +2,10 @@
 #include "mpcore/optim.h"
 
 #include <algorithm>
+#include <cfloat>
 #include <cinttypes>
 #include <cmath>
+#include <utility>
 
 #include "api/check.h"
 #include "api/partition.h"
@@ -106,6 +108,29 @@ mpcore_status check_tensors(const char* function, int64_t count, const mpcore_op
   return MPCORE_OK;
 }
 
+// fp32 updates round their constants to fp32. That must not make them infinite, nor turn a positive
+// epsilon or clipvalue into 0, which means something else (subnormals count as zero there).
+template <class Args>
+mpcore_status check_constants(const char* function, int64_t count,
+                              const mpcore_optim_tensor* tensors, const Args& args,
+                              double epsilon) {
+  if (std::all_of(tensors, tensors + count,
+                  [](const auto& x) { return x.param_dtype == MPCORE_DTYPE_F64; }))
+    return MPCORE_OK;
+  if (std::fabs(args.learning_rate) > FLT_MAX)
+    return fail(MPCORE_INVALID_ARGUMENT,
+                "%s: learning_rate must be finite in float32 unless all parameters are float64 "
+                "(got %g)",
+                function, args.learning_rate);
+  for (const auto& [name, x] : {std::pair{"epsilon", epsilon}, {"clipvalue", args.clipvalue}})
+    if (x != 0 && (x > FLT_MAX || x < FLT_MIN) && !(std::isinf(x)))
+      return fail(MPCORE_INVALID_ARGUMENT,
+                  "%s: %s must be 0 or a normal float32 number unless all parameters are float64 "
+                  "(got %g)",
+                  function, name, x);
+  return MPCORE_OK;
+}
+
 // What every optimizer's arguments have.
 mpcore_status check_common(const char* function, double learning_rate, double clipvalue) {
   if (!std::isfinite(learning_rate))
@@ -133,31 +158,30 @@ mpcore_status run_update(mpcore_context* ctx, int64_t count, const mpcore_optim_
   if (const auto s = session.serial(FpMode::kIeee, [&] { scalars = make_scalars(); })) return s;
 
   const int64_t blocks = partition.blocks();
-  return session.parallel_for(
-      (blocks + kTaskBlocks - 1) / kTaskBlocks, FpMode::kFlushAll, [&](int64_t i) {
-        const int64_t from = i * kTaskBlocks, to = std::min(blocks, from + kTaskBlocks);
-        partition.for_each_piece(from, to, [&](int64_t t, int64_t begin, int64_t end) {
-          const auto& x = tensors[t];
-          const auto at = [&](void* p, mpcore_dtype dtype) -> void* {
-            return p == nullptr ? nullptr : static_cast<char*>(p) + begin * dtype_size(dtype);
-          };
-          OptimSpan span{};
-          span.size = std::min(end, x.size) - begin;
-          span.param = at(x.param, x.param_dtype);
-          span.grad = at(const_cast<void*>(x.grad), x.grad_dtype);
-          span.copy = at(x.copy, x.copy_dtype);
-          const bool wide = x.param_dtype == MPCORE_DTYPE_F64;
-          for (int k = 0; k < kMaxStates; ++k)
-            span.state[k] = at(x.state[k], wide ? MPCORE_DTYPE_F64 : MPCORE_DTYPE_F32);
-          span.param_dtype = x.param_dtype;
-          span.grad_dtype = x.grad_dtype;
-          span.copy_dtype = x.copy_dtype;
-          span.grad_multiplier = x.grad_multiplier;
-          span.decay_rate = x.weight_decay * learning_rate;
-          span.clipvalue = clipvalue;
-          update(scalars, span);
-        });
-      });
+  return session.parallel_for(ceil_div(blocks, kTaskBlocks), FpMode::kFlushAll, [&](int64_t i) {
+    const int64_t from = i * kTaskBlocks, to = std::min(blocks, from + kTaskBlocks);
+    partition.for_each_piece(from, to, [&](int64_t t, int64_t begin, int64_t end) {
+      const auto& x = tensors[t];
+      const auto at = [&](void* p, mpcore_dtype dtype) -> void* {
+        return p == nullptr ? nullptr : static_cast<char*>(p) + begin * dtype_size(dtype);
+      };
+      OptimSpan span{};
+      span.size = std::min(end, x.size) - begin;
+      span.param = at(x.param, x.param_dtype);
+      span.grad = at(const_cast<void*>(x.grad), x.grad_dtype);
+      span.copy = at(x.copy, x.copy_dtype);
+      const bool wide = x.param_dtype == MPCORE_DTYPE_F64;
+      for (int k = 0; k < kMaxStates; ++k)
+        span.state[k] = at(x.state[k], wide ? MPCORE_DTYPE_F64 : MPCORE_DTYPE_F32);
+      span.param_dtype = x.param_dtype;
+      span.grad_dtype = x.grad_dtype;
+      span.copy_dtype = x.copy_dtype;
+      span.grad_multiplier = x.grad_multiplier;
+      span.decay_rate = x.weight_decay * learning_rate;
+      span.clipvalue = clipvalue;
+      update(scalars, span);
+    });
+  });
 }
 
 template <class Args>
@@ -179,6 +203,7 @@ mpcore_status sgd_step(mpcore_context* ctx, const mpcore_sgd_args* args, int64_t
     return fail(MPCORE_INVALID_ARGUMENT, "%s: nesterov must be 0 or 1 (got %" PRId32 ")", kName,
                 args->nesterov);
   if (const auto s = check_tensors(kName, count, tensors, args->momentum == 0 ? 0 : 1)) return s;
+  if (const auto s = check_constants(kName, count, tensors, *args, 0)) return s;
   return run_update(ctx, count, tensors, args->learning_rate, args->clipvalue, &KernelTable::sgd,
                     [&] {
                       return SgdScalars{.learning_rate = args->learning_rate,
@@ -207,6 +232,7 @@ mpcore_status adam_step(mpcore_context* ctx, const mpcore_adam_args* args, int64
     return fail(MPCORE_INVALID_ARGUMENT, "%s: amsgrad must be 0 or 1 (got %" PRId32 ")", kName,
                 args->amsgrad);
   if (const auto s = check_tensors(kName, count, tensors, args->amsgrad ? 3 : 2)) return s;
+  if (const auto s = check_constants(kName, count, tensors, *args, args->epsilon)) return s;
   return run_update(
       ctx, count, tensors, args->learning_rate, args->clipvalue, &KernelTable::adam, [&] {
         const double t = static_cast<double>(args->step);

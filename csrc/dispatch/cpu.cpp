@@ -79,27 +79,6 @@ Brand read_brand() {
   return brand;
 }
 
-const char* ask_for_amx() {
-#if defined(__linux__)
-  constexpr int kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
-  constexpr int kTileData = 18;               // XFEATURE_XTILEDATA
-  if (syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0) return nullptr;
-  switch (errno) {
-    case ENOSPC:
-      return "the operating system refused AMX: a thread has a signal stack too small for tile "
-             "data";
-    case EINVAL:
-    case ENOSYS:
-    case EOPNOTSUPP:
-      return "the operating system does not know the request for AMX";
-    default:
-      return "the operating system refused AMX";
-  }
-#else
-  return "mpcore does not know how to ask this operating system for AMX";
-#endif
-}
-
 }  // namespace
 
 const CpuFeatures& cpu_features() {
@@ -113,8 +92,25 @@ const char* cpu_name() {
 }
 
 const char* request_amx() {
-  static const char* const refusal = ask_for_amx();
-  return refusal;
+#if defined(__linux__)
+  constexpr int kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr int kTileData = 18;               // XFEATURE_XTILEDATA
+  // Granted before: granted again.
+  if (syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0) return nullptr;
+  switch (errno) {
+    case ENOSPC:
+      return "the operating system refused AMX: a thread of this process has a signal stack "
+             "(sigaltstack) too small for tile data";
+    case EINVAL:
+    case ENOSYS:
+    case EOPNOTSUPP:
+      return "the operating system does not know the request for AMX";
+    default:
+      return "the operating system refused AMX";
+  }
+#else
+  return "mpcore does not know how to ask this operating system for AMX";
+#endif
 }
 
 }  // namespace mpcore

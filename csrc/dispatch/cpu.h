@@ -21,9 +21,10 @@ const CpuFeatures& cpu_features();
 // Brand name, "unknown" where it cannot be read.
 const char* cpu_name();
 
-// Asks the operating system to let this process use AMX tiles, which it grants to all threads for
-// good. nullptr if granted, else why not (a static string). Asks once; call it only if AMX is
-// wanted: from then on the kernel demands larger signal stacks of the process.
+// Asks the operating system to let this process use AMX tiles, which it grants to all threads and
+// their forked children for good. nullptr if granted, else why not (a static string); a later
+// request may succeed. Call it only if AMX is wanted: once granted, the kernel demands larger
+// signal stacks of the process.
 const char* request_amx();
 
 }  // namespace mpcore

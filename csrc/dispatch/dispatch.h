@@ -24,12 +24,13 @@ int32_t find_level(const char* name);
 // the operating system nothing.
 const char* level_lacks(int32_t level, const CpuFeatures& cpu);
 
-// The same for this machine, the permission for AMX included: it is asked for only when a level
-// needs it and nothing else is missing.
+// The same for this machine, the permission for AMX included: it is asked for when a level needs it
+// and nothing else is missing. What was refused may be granted later, once the reason is gone.
 const char* level_lacks_here(int32_t level);
 
-// The highest level that can be selected on this machine.
-int32_t best_level();
+// The level to use if nobody names one: the highest that can be selected on this machine and has
+// kernels of its own. The operating system is asked for AMX only if that level could be amx.
+int32_t default_level();
 
 // Names of the levels that can be selected on this machine: "scalar, avx2".
 std::string available_levels();

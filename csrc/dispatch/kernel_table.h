@@ -95,8 +95,15 @@ struct KernelTable {
 
   // grad
   bool (*all_finite)(const void* x, mpcore_dtype dtype, int64_t n);
-  bool (*unscale)(void* x, mpcore_dtype dtype, int64_t n, double multiplier);  // results finite?
-  double (*sum_squares)(const void* x, mpcore_dtype dtype, int64_t n);  // n <= kReductionChunk
+  // y = x * multiplier, y may be x; are the results finite?
+  bool (*unscale)(const void* x, void* y, mpcore_dtype dtype, int64_t n, double multiplier);
+  // One sum for each leaf of kReductionChunk elements; the last may be shorter.
+  void (*sum_squares)(const void* x, mpcore_dtype dtype, int64_t n, double* sums);
+  // total (f32 or f64) += x * multiplier; average = momentum * average + (1 - momentum) * x.
+  void (*accumulate)(void* total, mpcore_dtype total_dtype, const void* x, mpcore_dtype x_dtype,
+                     int64_t n, double multiplier);
+  void (*lerp)(void* average, mpcore_dtype average_dtype, const void* x, mpcore_dtype x_dtype,
+               int64_t n, double momentum);
 
   // optim
   void (*sgd)(const SgdScalars& s, const OptimSpan& t);

@@ -168,12 +168,12 @@ void pack_kernel(const void* src, mpcore_dtype dtype, int64_t line_stride, int64
 
 // --- Epilogue ------------------------------------------------------------------------------------
 
-template <class T>
+template <mpcore_activation kActivation, class T>
 inline void finish_row(const GemmEpilogue& e, const float* total, T* d) {
   for_each_vector(e.cols, [&](int64_t j, auto n) {
     F32x16 x = load(total + j, n);
     if (e.bias != nullptr) x = x + load(e.bias + j, n);
-    x = activate(e.activation, x);
+    x = activate<kActivation>(x);
     T* out = d + j * e.d_col_stride;
     if (e.d_col_stride == 1) {
       if constexpr (sizeof(T) == sizeof(float)) {
@@ -198,8 +198,11 @@ inline void finish_row(const GemmEpilogue& e, const float* total, T* d) {
 void epilogue_kernel(const GemmEpilogue& e) {
   dispatch_compute(e.d_dtype, [&](auto* tag) {
     auto* d = static_cast<Pointee<decltype(tag)>*>(e.d);
-    for (int64_t i = 0; i < e.rows; ++i)
-      finish_row(e, e.total + i * e.total_stride, d + i * e.d_row_stride);
+    dispatch_activation(e.activation, [&](auto activation) {
+      for (int64_t i = 0; i < e.rows; ++i)
+        finish_row<decltype(activation)::value>(e, e.total + i * e.total_stride,
+                                                d + i * e.d_row_stride);
+    });
   });
 }
 

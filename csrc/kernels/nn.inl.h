@@ -46,7 +46,7 @@ constexpr int64_t kColumnBlock = 512;
 
 // A leaf sums the fp32 dz of its rows in increasing order, in fp32, from 0; leaves are added to db
 // in increasing order, in double. A column's sum depends on no other column.
-template <mpcore_activation kActivation, class T>
+template <mpcore_activation kActivation, bool kSums, class T>
 inline void dense_backward_of(int64_t rows, int64_t cols, int64_t row_stride, const T* y,
                               const T* dy, T* dz, double* db) {
   alignas(64) float sum[kColumnBlock];
@@ -54,7 +54,8 @@ inline void dense_backward_of(int64_t rows, int64_t cols, int64_t row_stride, co
     const int64_t last = rows - first < kColumnSumRows ? rows : first + kColumnSumRows;
     for (int64_t left = 0; left < cols; left += kColumnBlock) {
       const int64_t width = cols - left < kColumnBlock ? cols - left : kColumnBlock;
-      for (int64_t j = 0; j < kColumnBlock; ++j) sum[j] = 0.0f;
+      if constexpr (kSums)
+        for (int64_t j = 0; j < kColumnBlock; ++j) sum[j] = 0.0f;
       for (int64_t i = first; i < last; ++i) {
         const int64_t at = i * row_stride + left;
         for_each_vector(width, [&](int64_t j, auto count) {
@@ -63,11 +64,11 @@ inline void dense_backward_of(int64_t rows, int64_t cols, int64_t row_stride, co
           if constexpr (kActivation != MPCORE_ACTIVATION_LINEAR)
             out = activation_backward<kActivation>(load(y + at + j, count), g);
           if (dz != nullptr) store(out, dz + at + j, count);
-          (F32x16::load(sum + j) + out).store(sum + j);
+          if constexpr (kSums) (F32x16::load(sum + j) + out).store(sum + j);
         });
       }
-      if (db == nullptr) continue;
-      for (int64_t j = 0; j < width; ++j) db[left + j] += static_cast<double>(sum[j]);
+      if constexpr (kSums)
+        for (int64_t j = 0; j < width; ++j) db[left + j] += static_cast<double>(sum[j]);
     }
   }
 }
@@ -78,8 +79,13 @@ void dense_backward_kernel(mpcore_activation f, int64_t rows, int64_t cols, int6
   dispatch_activation(f, [&](auto tag) {
     dispatch_compute(dtype, [&](auto* type) {
       using T = Pointee<decltype(type)>;
-      dense_backward_of<decltype(tag)::value>(rows, cols, row_stride, static_cast<const T*>(y),
-                                              static_cast<const T*>(dy), static_cast<T*>(dz), db);
+      const auto run = [&](auto* backward) {
+        backward(rows, cols, row_stride, static_cast<const T*>(y), static_cast<const T*>(dy),
+                 static_cast<T*>(dz), db);
+      };
+      constexpr mpcore_activation kActivation = decltype(tag)::value;
+      db != nullptr ? run(dense_backward_of<kActivation, true, T>)
+                    : run(dense_backward_of<kActivation, false, T>);
     });
   });
 }

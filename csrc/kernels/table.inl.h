@@ -24,6 +24,8 @@ constexpr KernelTable make_table() {
       .all_finite = all_finite_kernel,
       .unscale = unscale_kernel,
       .sum_squares = sum_squares_kernel,
+      .accumulate = accumulate_kernel,
+      .lerp = lerp_kernel,
       .sgd = sgd_kernel,
       .adam = adam_kernel,
       .activation = activation_kernel,

@@ -84,7 +84,7 @@ inline void store_block(const F32x16 (&x)[4], T* p) {
 }
 
 // Calls f(T*) with the element type of a compute dtype: dispatch_compute(dtype, [&](auto* tag) {
-//   using T = std::remove_pointer_t<decltype(tag)>; }) without the standard library.
+//   using T = Pointee<decltype(tag)>; ... });
 template <class F>
 inline auto dispatch_compute(mpcore_dtype dtype, F&& f) {
   switch (dtype) {

@@ -51,12 +51,12 @@ mpcore_status resolve_num_threads(int32_t wanted, int32_t* num_threads) {
   return MPCORE_OK;
 }
 
-// nullptr: MPCORE_ISA, else the best there is.
+// nullptr: MPCORE_ISA, else the default level.
 mpcore_status resolve_level(const char* wanted, int32_t* level) {
   const char* const source = wanted != nullptr ? "isa" : "MPCORE_ISA";
   const char* const name = wanted != nullptr ? wanted : environment("MPCORE_ISA");
   if (name == nullptr) {
-    *level = best_level();
+    *level = default_level();
     return MPCORE_OK;
   }
   const int32_t found = find_level(name);

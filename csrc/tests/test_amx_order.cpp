@@ -52,8 +52,7 @@ struct TileConfig {
 std::vector<uint16_t> random_bf16(std::mt19937& random, size_t n, int low_exponent, int high) {
   std::uniform_int_distribution<uint32_t> bits(0, 0xffff), exponent(low_exponent, high);
   std::vector<uint16_t> x(n);
-  for (auto& v : x)
-    v = static_cast<uint16_t>((bits(random) & 0x807fu) | (exponent(random) << 7));
+  for (auto& v : x) v = static_cast<uint16_t>((bits(random) & 0x807fu) | (exponent(random) << 7));
   return x;
 }
 

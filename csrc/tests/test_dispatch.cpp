@@ -1,4 +1,10 @@
-// Which levels invented CPUs may run.
+// Which levels invented CPUs may run, by feature and whatever the vendor (H81); what this one
+// offers.
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
 #include <cstring>
 #include <string>
 
@@ -48,7 +54,7 @@ void test_invented_cpus() {
   EXPECT(lacks("avx2", kNehalem, "AVX2"));
 }
 
-// Instructions whose registers the operating system does not save must not be used.
+// Instructions whose registers the operating system does not save must not be used. (H79)
 void test_missing_system_state() {
   CpuFeatures cpu = kSapphireRapids;
   cpu.os_tile = false;
@@ -79,15 +85,56 @@ void test_one_feature_missing() {
   }
 }
 
+// Smaller than what the kernel demands of every thread's signal stack once tiles are allowed.
+constexpr size_t kSmallStack = 8192;
+
+void set_signal_stack(void* stack, int flags) {
+  stack_t wanted{};
+  wanted.ss_sp = stack;
+  wanted.ss_size = kSmallStack;
+  wanted.ss_flags = flags;
+  EXPECT(sigaltstack(&wanted, nullptr) == 0);
+}
+
+// A thread with a small signal stack: AMX is refused with the reason, the default level is there
+// all the same, and once the stack has gone AMX is granted. In a child, since what was granted once
+// is granted for good. (H79)
+void test_small_signal_stack() {
+  const int32_t amx = mpcore::find_level("amx");
+  if (const char* const lack = mpcore::level_lacks(amx, mpcore::cpu_features())) {
+    std::printf("AMX and small signal stacks not tested: %s\n", lack);
+    return;
+  }
+  const pid_t child = fork();
+  if (child == 0) {
+    static char stack[kSmallStack];
+    set_signal_stack(stack, 0);
+    const char* const refusal = mpcore::level_lacks_here(amx);
+    EXPECT(refusal != nullptr && std::strstr(refusal, "signal stack") != nullptr);
+    EXPECT(mpcore::available_levels().find("amx") == std::string::npos);
+    EXPECT(mpcore::default_level() != amx);
+    EXPECT(mpcore::level_lacks_here(mpcore::default_level()) == nullptr);
+    set_signal_stack(nullptr, SS_DISABLE);
+    EXPECT(mpcore::level_lacks_here(amx) == nullptr);
+    _exit(expect_result());
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 #endif
 
+// The default is the highest level that runs here and is more than the level below it.
 void test_this_machine() {
-  const int32_t best = mpcore::best_level();
+  const int32_t chosen = mpcore::default_level();
   EXPECT(mpcore::level_lacks_here(0) == nullptr);
-  EXPECT(mpcore::level_lacks_here(best) == nullptr);
-  for (int32_t level = best + 1; level < mpcore::level_count(); ++level) {
-    EXPECT(mpcore::level_lacks_here(level) != nullptr);
+  EXPECT(mpcore::level_lacks_here(chosen) == nullptr);
+  for (int32_t level = chosen + 1; level < mpcore::level_count(); ++level) {
+    EXPECT(mpcore::level_lacks_here(level) != nullptr ||
+           &mpcore::level_kernels(level) == &mpcore::level_kernels(level - 1));
   }
+  EXPECT(chosen == 0 || &mpcore::level_kernels(chosen) != &mpcore::level_kernels(chosen - 1));
   EXPECT(mpcore::available_levels().find("scalar") == 0);
   EXPECT(mpcore::find_level("scalar") == 0 && mpcore::find_level("avx") == -1);
   EXPECT(std::strcmp(mpcore::level_kernels(0).name, "scalar") == 0);
@@ -100,6 +147,7 @@ int main() {
   test_invented_cpus();
   test_missing_system_state();
   test_one_feature_missing();
+  test_small_signal_stack();  // before anything else has asked for AMX
 #endif
   test_this_machine();
   return expect_result();

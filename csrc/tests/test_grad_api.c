@@ -74,7 +74,7 @@ static void test_unscale_multiplies_in_fp32_and_rounds_once(void) {
     put(want, dtype, y, kN);
     mpcore_tensor_ref t = ref(data, kN, dtype);
     int32_t finite = -1;
-    EXPECT(mpcore_unscale(NULL, 1, &t, multiplier, &finite) == MPCORE_OK && finite == 1);
+    EXPECT(mpcore_unscale(NULL, 1, &t, NULL, multiplier, &finite) == MPCORE_OK && finite == 1);
     EXPECT(memcmp(data, want, (size_t)(kN * mpcore_dtype_size(dtype))) == 0);
   }
   /* It is the results that must be finite, after rounding: 65520 is infinite in f16. */
@@ -83,15 +83,15 @@ static void test_unscale_multiplies_in_fp32_and_rounds_once(void) {
     put(data, MPCORE_DTYPE_F16, &value, 1);
     mpcore_tensor_ref t = ref(data, 1, MPCORE_DTYPE_F16);
     int32_t finite = -1;
-    EXPECT(mpcore_unscale(NULL, 1, &t, 4.0, &finite) == MPCORE_OK && finite == !overflow);
-    EXPECT(mpcore_unscale(NULL, 1, &t, 1.0, NULL) == MPCORE_OK);
+    EXPECT(mpcore_unscale(NULL, 1, &t, NULL, 4.0, &finite) == MPCORE_OK && finite == !overflow);
+    EXPECT(mpcore_unscale(NULL, 1, &t, NULL, 1.0, NULL) == MPCORE_OK);
   }
   for (int64_t at = 0; at < kN; at += 1000) { /* wherever they are */
     int32_t finite = -1;
     memset(data, 0, kN * 4);
     ((float*)data)[at] = 3e38f;
     mpcore_tensor_ref t = ref(data, kN, MPCORE_DTYPE_F32);
-    EXPECT(mpcore_unscale(NULL, 1, &t, 2.0, &finite) == MPCORE_OK && finite == 0);
+    EXPECT(mpcore_unscale(NULL, 1, &t, NULL, 2.0, &finite) == MPCORE_OK && finite == 0);
   }
   free(x), free(y), free(data), free(want);
 }
@@ -134,7 +134,7 @@ static void run_everything(mpcore_context* ctx, unsigned char* out) {
   }
   int32_t finite = -1;
   EXPECT(mpcore_norms(ctx, count, tensors, results, results + count) == MPCORE_OK);
-  EXPECT(mpcore_unscale(ctx, count, tensors, 1.0 / 3, &finite) == MPCORE_OK && finite == 1);
+  EXPECT(mpcore_unscale(ctx, count, tensors, NULL, 1.0 / 3, &finite) == MPCORE_OK && finite == 1);
   EXPECT(mpcore_all_finite(ctx, count, tensors, &finite) == MPCORE_OK && finite == 1);
   unsigned char* bytes = out + (count + 1) * sizeof(double);
   for (int t = 0; t < count; ++t) {
@@ -201,12 +201,12 @@ static void test_errors_name_the_field(void) {
   EXPECT(mpcore_all_finite(NULL, 1, t, NULL) == MPCORE_INVALID_ARGUMENT);
   EXPECT(error_names("mpcore_all_finite", "finite"));
   t[1].size = -3;
-  EXPECT(mpcore_unscale(NULL, 2, t, 0.5, &finite) == MPCORE_INVALID_ARGUMENT);
+  EXPECT(mpcore_unscale(NULL, 2, t, NULL, 0.5, &finite) == MPCORE_INVALID_ARGUMENT);
   EXPECT(error_names("mpcore_unscale", "tensors[1].size"));
   t[1].size = INT64_MAX / 2;
-  EXPECT(mpcore_unscale(NULL, 2, t, 0.5, &finite) == MPCORE_INVALID_ARGUMENT);
+  EXPECT(mpcore_unscale(NULL, 2, t, NULL, 0.5, &finite) == MPCORE_INVALID_ARGUMENT);
   t[1] = ref(NULL, 1, MPCORE_DTYPE_F32);
-  EXPECT(mpcore_unscale(NULL, 2, t, 0.5, &finite) == MPCORE_INVALID_ARGUMENT);
+  EXPECT(mpcore_unscale(NULL, 2, t, NULL, 0.5, &finite) == MPCORE_INVALID_ARGUMENT);
   EXPECT(error_names("mpcore_unscale", "tensors[1].data"));
   t[1] = ref(x, 1, MPCORE_DTYPE_I32);
   EXPECT(mpcore_norms(NULL, 2, t, NULL, NULL) == MPCORE_UNSUPPORTED);
@@ -215,9 +215,9 @@ static void test_errors_name_the_field(void) {
   EXPECT(mpcore_norms(NULL, 2, t, NULL, NULL) == MPCORE_INVALID_ARGUMENT);
   t[1] = t[0];
   t[1].reserved = 1;
-  EXPECT(mpcore_unscale(NULL, 2, t, 0.5, &finite) == MPCORE_INVALID_ARGUMENT);
+  EXPECT(mpcore_unscale(NULL, 2, t, NULL, 0.5, &finite) == MPCORE_INVALID_ARGUMENT);
   EXPECT(error_names("mpcore_unscale", "tensors[1].reserved"));
-  EXPECT(mpcore_unscale(NULL, 1, t, NAN, &finite) == MPCORE_INVALID_ARGUMENT);
+  EXPECT(mpcore_unscale(NULL, 1, t, NULL, NAN, &finite) == MPCORE_INVALID_ARGUMENT);
   EXPECT(error_names("mpcore_unscale", "multiplier"));
   EXPECT(x[0] == 1 && x[1] == 2 && finite == 7);
 }

@@ -42,13 +42,17 @@ from mpcore.ops import (
     memory_info,
     set_isa,
     set_num_threads,
+    trim_memory,
 )
 from mpcore.optimizers import Optimizer
 from mpcore.random import set_random_seed
 from mpcore.tape import GradientTape, Tensor
+from mpcore.threads import register_controller
 from mpcore.variable import Variable
 
 __version__ = ops.version()
+
+register_controller()
 
 __all__ = [
     "GradientTape",
@@ -87,4 +91,5 @@ __all__ = [
     "set_isa",
     "set_num_threads",
     "set_random_seed",
+    "trim_memory",
 ]

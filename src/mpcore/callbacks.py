@@ -16,11 +16,14 @@ class Callback:
         The model being trained; set `model.stop_training = True` to end `fit` after
         the running epoch.
     params : dict
-        'epochs', 'steps' (per epoch) and 'verbose' of this `fit`.
+        'epochs' and 'steps' (per epoch) of this `fit`.
+    wants_batches : bool, default True
+        False: the hooks of batches are not called.
     """
 
     model: Any = None
     params: Logs
+    wants_batches = True
 
     def set_model(self, model: Any) -> None:
         """Take the model."""
@@ -102,6 +105,7 @@ class ProgressBar(Callback):
     def __init__(self, file: TextIO | None = None, bar: bool | None = None) -> None:
         self._file = sys.stderr if file is None else file
         self._moving = self._file.isatty() if bar is None else bar
+        self.wants_batches = self._moving
         self._bar: Any = None
 
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
@@ -164,7 +168,11 @@ class CallbackList:
 
     def _overriding(self, hook: str) -> list[Callback]:
         base = getattr(Callback, hook)
-        return [c for c in self._callbacks if getattr(type(c), hook) is not base]
+        return [
+            c
+            for c in self._callbacks
+            if c.wants_batches and getattr(type(c), hook) is not base
+        ]
 
     def on_train_begin(self) -> None:
         """Pass on."""

@@ -208,6 +208,8 @@ def _train(arguments: argparse.Namespace) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
+    2 if the environment (``MPCORE_ISA``, ``MPCORE_NUM_THREADS``) makes no sense.
+
     Parameters
     ----------
     arguments : sequence of str, optional
@@ -219,4 +221,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         From argparse: 0 after an option that prints, 2 for wrong arguments.
     """
     parsed = _parser().parse_args(arguments)
+    try:
+        ops.cpu_info()  # The core reads the environment when it is first used.
+    except ValueError as error:
+        print(f"mpcore: {error}", file=sys.stderr)
+        return 2
     return int(parsed.run(parsed))

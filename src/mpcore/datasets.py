@@ -42,7 +42,7 @@ def load_digits(
         from sklearn import datasets  # type: ignore[import-untyped]
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "`load_digits` needs scikit-learn: pip install 'mpcore[data]'",
+            "`load_digits` needs scikit-learn: pip install scikit-learn",
             name=error.name,
         ) from error
     images, labels = datasets.load_digits(return_X_y=True)

@@ -13,6 +13,7 @@ __all__ = [
     "gradient_dtype",
     "is_floating",
     "numpy_dtype",
+    "of_array",
     "promote",
     "set_floatx",
 ]
@@ -91,6 +92,20 @@ def canonical(dtype: object) -> str:
             f"Unknown dtype {shown!r}. Supported dtypes: {', '.join(_TABLE)}."
         )
     return name
+
+
+def of_array(array: np.ndarray) -> str:
+    """Return the name of the dtype of an array.
+
+    Raises
+    ------
+    ValueError
+        If it has none; the message shows dtype and shape.
+    """
+    try:
+        return canonical(array.dtype)
+    except ValueError as error:
+        raise ValueError(f"{error} Received: shape={array.shape}") from None
 
 
 def numpy_dtype(dtype: object) -> np.dtype:

@@ -131,9 +131,11 @@ class MeanMetricWrapper(_WeightedMean):
 
 
 def _wide(y_pred: object) -> np.ndarray:
-    """Return predictions as an array of at least float32."""
+    """Return predictions as float32, or float64 if they are wider than that."""
     array: np.ndarray = unwrap(y_pred)
-    if array.dtype.itemsize < 4 and array.dtype.kind not in "iub":
+    if array.dtype.kind in "iub":
+        return array.astype(np.float64)
+    if array.dtype.itemsize < 4:
         return np.asarray(ops.cast(array, "float32"))
     return array
 
@@ -170,6 +172,10 @@ def _sparse_categorical(y_true: np.ndarray, y_pred: np.ndarray) -> np.ndarray:
 def _categorical(y_true: np.ndarray, y_pred: np.ndarray) -> np.ndarray:
     y_true = _same_shape(y_true, y_pred)
     return _equal(y_true.argmax(axis=-1), y_pred.argmax(axis=-1))
+
+
+def _absolute_error(y_true: np.ndarray, y_pred: np.ndarray) -> np.ndarray:
+    return _mean_last(np.abs(_same_shape(y_true, y_pred) - y_pred))
 
 
 def _squared_error(y_true: np.ndarray, y_pred: np.ndarray) -> np.ndarray:
@@ -231,6 +237,14 @@ class MeanSquaredError(MeanMetricWrapper):
 
     def __init__(self, name: str | None = "mean_squared_error") -> None:
         super().__init__(_squared_error, name)
+
+
+@register("metrics", "mean_absolute_error", "mae")
+class MeanAbsoluteError(MeanMetricWrapper):
+    """Mean of |y_true - y_pred|."""
+
+    def __init__(self, name: str | None = "mean_absolute_error") -> None:
+        super().__init__(_absolute_error, name)
 
 
 class _AccuracyByShape(MeanMetricWrapper):

@@ -5,7 +5,6 @@ every assignment; the optimizers write it in the pass that updates the value.
 """
 
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self
@@ -13,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from mpcore import autocast, dtypes, tape
+from mpcore.naming import Names, checked_name
 from mpcore.ops import arrays
 from mpcore.ops.cast import convert
 
@@ -22,8 +22,9 @@ AGGREGATIONS = ("none", "mean", "sum", "only_first_replica", None)
 
 _COPY_DTYPES = ("float16", "bfloat16")
 
-_names: Counter[str] = Counter()
-_names_lock = threading.Lock()
+_names = Names()
+# Between a thread that makes a compute copy and one that assigns.
+_copies_lock = threading.Lock()
 
 
 class _Scopes(threading.local):
@@ -43,28 +44,12 @@ def name_scope(prefix: str) -> Iterator[None]:
     prefix : str
         Non-empty; without "/".
     """
-    _check_name(prefix)
+    checked_name(prefix)
     _SCOPES.prefixes.append(prefix)
     try:
         yield
     finally:
         _SCOPES.prefixes.pop()
-
-
-def _check_name(name: object) -> None:
-    if not isinstance(name, str):
-        raise TypeError(f"`name` must be a str. Received: name={name!r}")
-    if not name or "/" in name:
-        raise ValueError(
-            f"`name` must be non-empty and hold no '/'. Received: name={name!r}"
-        )
-
-
-def _unique_name(base: str) -> str:
-    with _names_lock:
-        count = _names[base]
-        _names[base] += 1
-    return base if count == 0 else f"{base}_{count}"
 
 
 class Variable(tape.Tensor):
@@ -140,10 +125,10 @@ class Variable(tape.Tensor):
             if function is not None and not callable(function):
                 raise TypeError(f"`{role}` must be callable. Received: {function!r}")
         if name is not None:
-            _check_name(name)
+            checked_name(name)
         stored = _initial(value, dtype, shape)
         self._set_stored(stored)
-        self.name = name if name is not None else _unique_name("variable")
+        self.name = name if name is not None else _names.unique("variable")
         self.path = "/".join([*_SCOPES.prefixes, self.name])
         self.trainable = bool(trainable)
         self.autocast = bool(autocast)
@@ -177,10 +162,11 @@ class Variable(tape.Tensor):
         """Return the value in another dtype, and keep a copy that is a half."""
         if not (self.autocast and self._floating and dtypes.is_floating(target)):
             return self._view
-        copy = convert(self._value, dtypes.numpy_dtype(target))
-        view = _read_only(copy)
-        if target in _COPY_DTYPES:
-            self._copy, self._copy_dtype, self._copy_view = copy, target, view
+        with _copies_lock:
+            copy = convert(self._value, dtypes.numpy_dtype(target))
+            view = _read_only(copy)
+            if target in _COPY_DTYPES:
+                self._copy, self._copy_dtype, self._copy_view = copy, target, view
         return view
 
     @property
@@ -234,7 +220,7 @@ class Variable(tape.Tensor):
         ValueError
             If the shape differs, or an integer variable cannot hold the value.
         """
-        return self._write(self._fitting(value, self._value.dtype))
+        return self._write(self.fitting(value))
 
     def assign_add(self, value: Any) -> Self:
         """Add to the stored value, in full precision; see `assign`."""
@@ -253,6 +239,10 @@ class Variable(tape.Tensor):
             result = operation(own, operand, out=arrays.empty(own.shape, work))
         return self._write(result)
 
+    def fitting(self, value: Any) -> np.ndarray:
+        """Return what `assign` would store, or raise what it would raise."""
+        return self._fitting(value, self._value.dtype)
+
     def _fitting(self, value: Any, dtype: np.dtype) -> np.ndarray:
         """Return the value as an array of this shape in a dtype to compute in."""
         if isinstance(value, Variable):
@@ -267,13 +257,14 @@ class Variable(tape.Tensor):
         return _converted(array, dtype)
 
     def _write(self, array: np.ndarray) -> Self:
-        if array.dtype == self._value.dtype:
-            np.copyto(self._value, array)
-        else:
-            convert(array, self._value.dtype, out=self._value)
-        self.version += 1
-        if self._copy is not None:
-            convert(self._value, self._copy.dtype, out=self._copy)
+        with _copies_lock:
+            if array.dtype == self._value.dtype:
+                np.copyto(self._value, array)
+            else:
+                convert(array, self._value.dtype, out=self._value)
+            self.version += 1
+            if self._copy is not None:
+                convert(self._value, self._copy.dtype, out=self._copy)
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -335,7 +326,7 @@ def _initial(value: Any, dtype: Any, shape: tuple[int, ...] | None) -> np.ndarra
         raise ValueError(
             f"`shape` must be that of the value, {array.shape}. Received: shape={shape}"
         )
-    target = dtypes.numpy_dtype(array.dtype if dtype is None else dtype)
+    target = dtypes.numpy_dtype(dtypes.of_array(array) if dtype is None else dtype)
     stored = arrays.empty(array.shape, target)
     np.copyto(stored, _converted(array, target))
     return stored
@@ -345,7 +336,7 @@ def _converted(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Return the array in a dtype: rounded once to a floating one, else exactly."""
     if array.dtype == dtype:
         return array
-    dtypes.canonical(array.dtype)
+    dtypes.of_array(array)
     if dtypes.is_floating(dtype):
         return convert(array, dtype)
     with np.errstate(all="ignore"):

@@ -3,9 +3,11 @@
 /// contexts, buffers, and what the CPU offers.
 ///
 /// Rules that hold for every function of this API:
-///  - it returns an `mpcore_status`; it never aborts, prints, or throws across the boundary;
+///  - it never aborts, prints, or throws across the boundary; whatever can fail returns an
+///    `mpcore_status`;
 ///  - after a status other than `MPCORE_OK`, `mpcore_last_error()` says on the calling thread what
-///    was wrong and what is valid, and nothing has been written to the caller's memory;
+///    was wrong and what is valid, and nothing has been written to the caller's memory. One
+///    exception: if a host's own `parallel_for` fails, some of its tasks may have run;
 ///  - sizes and strides are `int64_t` and count elements; pointers need no alignment;
 ///  - `ctx == NULL` means the process-wide default context;
 ///  - the floating-point environment of the calling thread is left as it was found.
@@ -95,7 +97,8 @@ typedef struct mpcore_context_options {
   /// Threads that take part in a call, the caller included; 0: MPCORE_NUM_THREADS, else the CPUs
   /// this process may use (affinity mask and cgroup quota). At most 1024.
   int32_t num_threads;
-  /// Name of an ISA level, or NULL: MPCORE_ISA, else the best this CPU has.
+  /// Name of an ISA level, or NULL: MPCORE_ISA, else the highest this CPU can run that has kernels
+  /// of its own. (amx has none yet: it runs when named.)
   const char* isa;
   /// The host's own threads, used in place of mpcore's pool; NULL: mpcore's pool. `num_threads`
   /// still bounds the number of tasks a call is cut into.
@@ -128,7 +131,9 @@ MPCORE_API mpcore_status mpcore_get_isa(mpcore_context* ctx, const char** isa);
 /// Number of ISA levels this build knows, lowest first. They run from 0 to this number - 1.
 MPCORE_API int32_t mpcore_isa_count(void);
 /// Describes level @p index: its name, whether it can be selected here (1 or 0), and the reason
-/// ("available", or what is missing). Any output may be NULL; strings are static.
+/// ("available", or what is missing). Any output may be NULL; strings are static. Whether AMX is
+/// available is known only by asking the operating system for it, as selecting the level would; a
+/// refusal says why and may be gone at a later call.
 MPCORE_API mpcore_status mpcore_isa_describe(int32_t index, const char** name, int32_t* available,
                                              const char** reason);
 /// Brand name of the CPU, a static string; "unknown" where it cannot be read.

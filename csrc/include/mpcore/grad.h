@@ -1,6 +1,7 @@
 /// @file grad.h
-/// What is done to gradients between the backward pass and the update: finite check, unscaling,
-/// norms, and the state of dynamic loss scaling. All calls take many tensors at once.
+/// What is done to gradients between the backward pass and the update (finite check, unscaling,
+/// norms, accumulation, the state of dynamic loss scaling), and the moving average of weights after
+/// it. All calls take many tensors at once.
 #ifndef MPCORE_GRAD_H_
 #define MPCORE_GRAD_H_
 
@@ -23,11 +24,43 @@ typedef struct mpcore_tensor_ref {
 MPCORE_API mpcore_status mpcore_all_finite(mpcore_context* ctx, int64_t count,
                                            const mpcore_tensor_ref* tensors, int32_t* finite);
 
-/// Multiplies every element by @p multiplier in place (fp32 arithmetic; f64 in f64), rounding once,
-/// and reports whether all *results* are finite. @p finite may be NULL. Tensors must not overlap.
+/// outputs[i] = tensors[i] * multiplier in fp32 arithmetic (f64 in f64), rounded once, and whether
+/// all *results* are finite.
+///
+/// @param outputs     NULL: in place. Else `count` tensors of the same sizes and dtypes; outputs[i]
+///                    is tensors[i] itself or overlaps no tensor.
+/// @param multiplier  Finite; in fp32 unless all tensors are f64.
+/// @param finite      1 or 0; may be NULL.
 MPCORE_API mpcore_status mpcore_unscale(mpcore_context* ctx, int64_t count,
-                                        const mpcore_tensor_ref* tensors, double multiplier,
+                                        const mpcore_tensor_ref* tensors,
+                                        const mpcore_tensor_ref* outputs, double multiplier,
                                         int32_t* finite);
+
+/// totals[i] += tensors[i] * multiplier, for gradient accumulation. Where the total is f32: the
+/// element and the multiplier as fp32 (an f64 one rounded), their product rounded to fp32, the sum
+/// rounded to fp32. Where it is f64: the same in f64. Infinities and NaN are not looked for.
+///
+/// @param totals      `count` tensors, f32 or f64, read and written. They do not overlap each
+/// other;
+///                    totals[i] is tensors[i] itself or overlaps no tensor.
+/// @param tensors     `count` tensors of the same sizes, of any dtype a tensor may have.
+/// @param multiplier  Finite; in fp32 unless all totals are f64.
+MPCORE_API mpcore_status mpcore_accumulate(mpcore_context* ctx, int64_t count,
+                                           const mpcore_tensor_ref* totals,
+                                           const mpcore_tensor_ref* tensors, double multiplier);
+
+/// averages[i] = momentum * averages[i] + (1 - momentum) * tensors[i], for an exponential moving
+/// average of weights. 1 - momentum is taken in double; then both factors, both products, and the
+/// sum are each rounded to fp32 where the average is f32, to f64 where it is f64. What has the
+/// factor 0 takes no part, be it infinite: momentum 0 copies the tensor, momentum 1 changes
+/// nothing.
+///
+/// @param averages  As `totals` of mpcore_accumulate.
+/// @param tensors   As `tensors` of mpcore_accumulate.
+/// @param momentum  In [0, 1].
+MPCORE_API mpcore_status mpcore_lerp(mpcore_context* ctx, int64_t count,
+                                     const mpcore_tensor_ref* averages,
+                                     const mpcore_tensor_ref* tensors, double momentum);
 
 /// Euclidean norms. Squares are summed in double over a fixed tree, so they neither overflow nor
 /// underflow for f32, f16, bf16 (f64 norms overflow above 2^511), and the bits are the same on

@@ -74,13 +74,13 @@ cdef int32_t _code(cnp.dtype dtype) noexcept:
     return -1
 
 
-cdef int _refuse(cnp.dtype dtype, str label) except -1:
+cdef int _refuse(cnp.dtype dtype, str label, str more="") except -1:
     if not cnp.PyDataType_ISNOTSWAPPED(dtype):
         raise ValueError(
             f"`{label}` must be in native byte order. Received: dtype={dtype.str}")
     raise ValueError(
         f"`{label}` must have one of the dtypes float32, float16, bfloat16, float64, "
-        f"int8..int64, uint8..uint64, bool. Received: dtype={dtype}")
+        f"int8..int64, uint8..uint64, bool. Received: dtype={dtype}{more}")
 
 
 cdef int32_t dtype_code(cnp.dtype dtype, str name) except -1:
@@ -101,7 +101,8 @@ cdef int32_t strided_code(object array, str name, Py_ssize_t index=-1) except -1
             f"Received: {type(array).__name__}")
     cdef int32_t code = _code((<cnp.ndarray>array).dtype)
     if code < 0:
-        _refuse((<cnp.ndarray>array).dtype, _label(name, index))
+        _refuse(
+            (<cnp.ndarray>array).dtype, _label(name, index), f", shape={array.shape}")
     return code
 
 

@@ -85,7 +85,13 @@ cdef extern from "mpcore/mpcore.h" nogil:
         int32_t* finite)
     int32_t mpcore_unscale(
         mpcore_context* ctx, int64_t count, const mpcore_tensor_ref* tensors,
-        double multiplier, int32_t* finite)
+        const mpcore_tensor_ref* outputs, double multiplier, int32_t* finite)
+    int32_t mpcore_accumulate(
+        mpcore_context* ctx, int64_t count, const mpcore_tensor_ref* totals,
+        const mpcore_tensor_ref* tensors, double multiplier)
+    int32_t mpcore_lerp(
+        mpcore_context* ctx, int64_t count, const mpcore_tensor_ref* averages,
+        const mpcore_tensor_ref* tensors, double momentum)
     int32_t mpcore_norms(
         mpcore_context* ctx, int64_t count, const mpcore_tensor_ref* tensors,
         double* norms, double* global_norm)

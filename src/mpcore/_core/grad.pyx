@@ -1,4 +1,5 @@
-"""Finite check, unscaling, norms, and the state of dynamic loss scaling."""
+"""Gradients and averages: many arrays per call; the state of dynamic loss scaling."""
+cimport cython
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
@@ -11,68 +12,112 @@ from mpcore._core.capi cimport *
 cnp.import_array()
 
 
-cdef mpcore_tensor_ref* _refs(tuple arrays, bint writable) except NULL:
-    # To be freed with PyMem_Free. The tuple keeps the arrays alive.
-    cdef Py_ssize_t count = len(arrays)
-    cdef mpcore_tensor_ref* refs = <mpcore_tensor_ref*>PyMem_Calloc(
-        count, sizeof(mpcore_tensor_ref))
+@cython.auto_pickle(False)
+cdef class _Refs:
+    """The C array of one call; keeps alive what it points into."""
+
+    cdef mpcore_tensor_ref* data
+    cdef Py_ssize_t count
+    cdef tuple held
+
+    def __cinit__(self, arrays, str name, bint writable):
+        cdef Py_ssize_t i
+        cdef mpcore_tensor_ref* ref
+        self.held = tuple(arrays)
+        self.count = len(self.held)
+        self.data = <mpcore_tensor_ref*>PyMem_Calloc(
+            self.count, sizeof(mpcore_tensor_ref))
+        if self.data == NULL:
+            raise MemoryError
+        for i in range(self.count):
+            array = self.held[i]
+            ref = &self.data[i]
+            if not cnp.PyArray_CheckExact(array):  # a subclass may mean something else
+                raise TypeError(
+                    f"`{name}[{i}]` must be an ndarray and no subclass. "
+                    f"Received: {type(array).__name__}")
+            ref.dtype = (
+                output_code(array, name, i) if writable
+                else input_code(array, name, i))
+            ref.data = cnp.PyArray_DATA(<cnp.ndarray>array)
+            ref.size = cnp.PyArray_SIZE(<cnp.ndarray>array)
+
+    def __dealloc__(self):
+        PyMem_Free(self.data)
+
+
+cdef _Refs _written(arrays, str name, _Refs tensors):
+    # One array of the same shape for each tensor. C sees neither lengths nor shapes.
+    cdef _Refs refs = _Refs(arrays, name, True)
     cdef Py_ssize_t i
-    if refs == NULL:
-        raise MemoryError
-    try:
-        for i in range(count):
-            array = arrays[i]
-            refs[i].dtype = (
-                output_code(array, "arrays", i) if writable
-                else input_code(array, "arrays", i))
-            refs[i].data = cnp.PyArray_DATA(<cnp.ndarray>array)
-            refs[i].size = cnp.PyArray_SIZE(<cnp.ndarray>array)
-    except BaseException:
-        PyMem_Free(refs)
-        raise
+    if refs.count != tensors.count:
+        raise ValueError(
+            f"`{name}` must be as long as `arrays` ({tensors.count}). "
+            f"Received: {refs.count}")
+    for i in range(refs.count):
+        to, x = refs.held[i], tensors.held[i]
+        if not cnp.PyArray_SAMESHAPE(<cnp.ndarray>to, <cnp.ndarray>x):
+            raise ValueError(
+                f"`{name}[{i}]` must have the shape of `arrays[{i}]`, {x.shape}. "
+                f"Received: shape={to.shape}")
     return refs
 
 
 def all_finite(arrays) -> bool:
     """Tell whether no element of any array is infinite or NaN."""
-    cdef tuple held = tuple(arrays)
-    cdef int64_t count = len(held)
-    cdef mpcore_tensor_ref* refs = _refs(held, False)
+    cdef _Refs refs = _Refs(arrays, "arrays", False)
     cdef int32_t finite = 0
     cdef int32_t status
     with nogil:
-        status = mpcore_all_finite(NULL, count, refs, &finite)
-    PyMem_Free(refs)
+        status = mpcore_all_finite(NULL, refs.count, refs.data, &finite)
     check(status)
     return finite != 0
 
 
-def unscale(arrays, double multiplier) -> bool:
-    """Multiply the arrays in place; tell whether all results are finite."""
-    cdef tuple held = tuple(arrays)
-    cdef int64_t count = len(held)
-    cdef mpcore_tensor_ref* refs = _refs(held, True)
+def unscale(arrays, outputs, double multiplier) -> bool:
+    """Set outputs (None: arrays) to arrays * multiplier; tell whether all are finite."""
+    cdef _Refs refs = _Refs(arrays, "arrays", outputs is None)
+    cdef _Refs places = (
+        None if outputs is None else _written(outputs, "outputs", refs))
+    cdef mpcore_tensor_ref* to = NULL if places is None else places.data
     cdef int32_t finite = 0
     cdef int32_t status
     with nogil:
-        status = mpcore_unscale(NULL, count, refs, multiplier, &finite)
-    PyMem_Free(refs)
+        status = mpcore_unscale(NULL, refs.count, refs.data, to, multiplier, &finite)
     check(status)
     return finite != 0
+
+
+def accumulate(totals, arrays, double multiplier) -> None:
+    """Add arrays * multiplier to totals."""
+    cdef _Refs refs = _Refs(arrays, "arrays", False)
+    cdef _Refs to = _written(totals, "totals", refs)
+    cdef int32_t status
+    with nogil:
+        status = mpcore_accumulate(NULL, refs.count, to.data, refs.data, multiplier)
+    check(status)
+
+
+def lerp(averages, arrays, double momentum) -> None:
+    """Set averages to momentum * averages + (1 - momentum) * arrays."""
+    cdef _Refs refs = _Refs(arrays, "arrays", False)
+    cdef _Refs to = _written(averages, "averages", refs)
+    cdef int32_t status
+    with nogil:
+        status = mpcore_lerp(NULL, refs.count, to.data, refs.data, momentum)
+    check(status)
 
 
 def norms(arrays) -> tuple:
     """Return the Euclidean norm of each array, and the norm over all of them."""
-    cdef tuple held = tuple(arrays)
-    cdef cnp.npy_intp count = len(held)
+    cdef _Refs refs = _Refs(arrays, "arrays", False)
+    cdef cnp.npy_intp count = refs.count
     cdef cnp.ndarray each = cnp.PyArray_SimpleNew(1, &count, cnp.NPY_DOUBLE)
-    cdef mpcore_tensor_ref* refs = _refs(held, False)
     cdef double* each_data = <double*>cnp.PyArray_DATA(each)
     cdef double total = 0
     cdef int32_t status
     with nogil:
-        status = mpcore_norms(NULL, count, refs, each_data, &total)
-    PyMem_Free(refs)
+        status = mpcore_norms(NULL, refs.count, refs.data, each_data, &total)
     check(status)
     return each, total
 

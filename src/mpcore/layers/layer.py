@@ -6,6 +6,7 @@ asked, so lists and dicts of layers may grow at any time.
 """
 
 import functools
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any, Self
@@ -19,11 +20,16 @@ from mpcore.layers.calling import (
     shape_of,
     training_position,
 )
-from mpcore.layers.naming import checked_name, unique_name
+from mpcore.layers.super_init import set_in_init
 from mpcore.mixed_precision import policy as policies
+from mpcore.naming import Names, checked_name
 from mpcore.variable import Variable, name_scope
 
 Shape = tuple[int | None, ...]
+
+_NAMES = Names()
+# Threads that call an unbuilt model build it one after the other.
+_BUILDING = threading.RLock()
 
 
 def owned(value: object) -> Iterator["Layer | Variable"]:
@@ -58,6 +64,7 @@ def _scoped(build: Callable[..., None]) -> Callable[..., None]:
     return wrapped
 
 
+@set_in_init("name", "built", "_weights", "_policy", "_building", "_trainable")
 class Layer:
     """Base of all layers: state plus a computation in the policy's compute dtype.
 
@@ -94,7 +101,7 @@ class Layer:
     ) -> None:
         self._weights: list[Variable] = []
         self.named_by_user = name is not None
-        self.name = unique_name(type(self)) if name is None else checked_name(name)
+        self.name = _NAMES.of_class(type(self)) if name is None else checked_name(name)
         self._policy = policies.get(dtype)
         compute_dtype = self._policy.compute_dtype
         # None: a policy of integers casts nothing.
@@ -258,13 +265,13 @@ class Layer:
                 f"Received: {len(arrays)} arrays."
             )
         for variable, array in zip(variables, arrays, strict=True):
-            dtypes.canonical(array.dtype)
             if array.shape != variable.shape:
                 raise ValueError(
                     f"Variable '{variable.path}' has shape {variable.shape}. "
                     f"Received: array of shape {array.shape}."
                 )
-        for variable, array in zip(variables, arrays, strict=True):
+        fitting = [v.fitting(array) for v, array in zip(variables, arrays, strict=True)]
+        for variable, array in zip(variables, fitting, strict=True):
             variable.assign(array)
 
     def count_params(self) -> int:
@@ -311,15 +318,23 @@ class Layer:
         """Cast the floating arguments, build if needed, and `call`."""
         if self.built:
             return self._call(args, kwargs)
-        with name_scope(self.name):
-            self._building = True
-            try:
-                self._build_for(args, kwargs)
-                output = self._call(args, kwargs)
-            finally:
-                self._building = False
-        self.built = True
-        return output
+        with _BUILDING:
+            if self.built:  # by another thread
+                return self._call(args, kwargs)
+            made = len(self._weights)
+            with name_scope(self.name):
+                self._building = True
+                try:
+                    self._build_for(args, kwargs)
+                    output = self._call(args, kwargs)
+                except BaseException:
+                    if not self.built:
+                        del self._weights[made:]
+                    raise
+                finally:
+                    self._building = False
+            self.built = True
+            return output
 
     def _build_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Build from the arguments of the first call."""
@@ -359,6 +374,7 @@ class Layer:
         return {
             "name": self.name,
             "trainable": self._trainable,
+            "autocast": self.autocast,
             "dtype": policies.serialize(self._policy),
         }
 

@@ -191,7 +191,7 @@ class BinaryCrossentropy(Loss):
             # (x + |x|) / 2 for max(x, 0): its gradient at 0 is 1/2, as it must be.
             magnitude = ops.abs(y_pred)
             positive = ops.multiply(ops.add(y_pred, magnitude), 0.5)
-            tail = ops.log(ops.add(ops.exp(ops.negative(magnitude)), 1.0))
+            tail = ops.log1p(ops.exp(ops.negative(magnitude)))
             linear = ops.subtract(positive, ops.multiply(y_pred, targets))
             return mean_last(ops.add(linear, tail))
         p = _clip(y_pred)

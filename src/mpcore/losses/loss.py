@@ -67,7 +67,7 @@ class Loss:
         -------
         float32 scalar, or the per-sample values with reduction None
             A Tensor if `y_pred` is one or a tape records, else a NumPy value. float64
-            predictions give a float64 loss.
+            predictions give a float64 loss, where a loss takes them.
 
         Raises
         ------
@@ -142,7 +142,12 @@ class FunctionLoss(Loss):
 
     def call(self, y_true: np.ndarray, y_pred: Any) -> Any:
         """Return the function's values for float32 predictions."""
-        return self.function(y_true, wide(y_pred))
+        y_pred = wide(y_pred)
+        shape = tuple(y_pred.shape)
+        # One missing dimension of size 1: the function must not broadcast over it.
+        if shape == (*y_true.shape, 1) or y_true.shape == (*shape, 1):
+            y_true = y_true.reshape(shape)
+        return self.function(y_true, y_pred)
 
 
 def mean_last(values: Any) -> Any:

@@ -72,7 +72,7 @@ class LossScaleOptimizer(Optimizer):
         be unscaled twice.
     initial_scale : float in [min_scale, max_scale], default 2**15
         A power of two unscales without rounding.
-    dynamic_growth_steps : int >= 1, default 2000
+    dynamic_growth_steps : int in [1, 2**31 - 1], default 2000
     name : str, optional
     min_scale, max_scale : float, default 2**-126 and 2**126
         Bounds of the scale, themselves within these defaults: what fp32 can both
@@ -147,7 +147,7 @@ class LossScaleOptimizer(Optimizer):
         low = real("min_scale", min_scale, f"[{_MIN_SCALE}, {_MAX_SCALE}]")
         high = real("max_scale", max_scale, f"[{low}, {_MAX_SCALE}]")
         initial_scale = real("initial_scale", initial_scale, f"[{low}, {high}]")
-        growth = integer("dynamic_growth_steps", dynamic_growth_steps, 1)
+        growth = integer("dynamic_growth_steps", dynamic_growth_steps, 1, 2**31 - 1)
         if max_consecutive_skips is not None:
             integer("max_consecutive_skips", max_consecutive_skips, 0)
         # Not Optimizer.__init__: its settings are those of the inner optimizer.
@@ -196,22 +196,24 @@ class LossScaleOptimizer(Optimizer):
         inner = self.inner_optimizer
         gradients, variables = inner._prepare(grads, trainable_variables)
         finite = ops.all_finite(gradients)
-        if finite:
-            if gradients:
-                inner._step(gradients, variables, 1.0 / float(self.dynamic_scale))
-            self._skips_in_a_row = 0
-        else:
-            self._count_skip(gradients, variables)
-        self.last_step_applied = finite
-        scale, counter = ops.loss_scale_update(
-            float(self.dynamic_scale),
+        scale = float(self.dynamic_scale)
+        # Before the step: it refuses a state that makes no sense.
+        next_scale, counter = ops.loss_scale_update(
+            scale,
             int(self.step_counter),
             self.dynamic_growth_steps,
             self.min_scale,
             self.max_scale,
             finite,
         )
-        self.dynamic_scale.assign(scale)
+        if finite:
+            if gradients:
+                inner._step(gradients, variables, 1.0 / scale)
+            self._skips_in_a_row = 0
+        else:
+            self._count_skip(gradients, variables)
+        self.last_step_applied = finite
+        self.dynamic_scale.assign(next_scale)
         self.step_counter.assign(counter)
 
     def _count_skip(

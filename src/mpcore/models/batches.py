@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from mpcore import dtypes
+
 Array = np.ndarray[Any, Any]
 
 
@@ -30,6 +32,10 @@ class Arrays:
             None if self.sample_weight is None else self.sample_weight[rows],
         )
 
+    def count(self, batch_size: int) -> int:
+        """Return the number of batches."""
+        return -(-len(self) // batch_size)
+
     def batches(
         self, batch_size: int, order: Array | None = None
     ) -> Iterator["Arrays"]:
@@ -41,8 +47,12 @@ class Arrays:
 
 def _array(value: object, name: str) -> Array:
     array = np.asarray(value)
-    if array.dtype.kind in "OSUMm":
-        raise TypeError(f"`{name}` must hold numbers. Received: dtype {array.dtype}.")
+    try:
+        dtypes.canonical(array.dtype)
+    except ValueError:
+        raise TypeError(
+            f"`{name}` must hold real numbers. Received: dtype {array.dtype}."
+        ) from None
     if array.ndim == 0:
         raise ValueError(f"`{name}` must have a first, batch dimension. Got a scalar.")
     return array
@@ -103,9 +113,16 @@ def split(arrays: Arrays, fraction: float) -> tuple[Arrays, Arrays]:
     return arrays.select(slice(cut)), arrays.select(slice(cut, None))
 
 
-def positive(value: int, name: str) -> int:
-    """Return `value` as an int; ValueError if it is below 1."""
+def size(batch_size: int | None) -> int:
+    """Return the number of samples in a batch; None stands for 32."""
+    return 32 if batch_size is None else at_least(batch_size, "batch_size", 1)
+
+
+def at_least(value: int, name: str, minimum: int) -> int:
+    """Return `value` as an int; ValueError if it is below `minimum`."""
     number = operator.index(value)
-    if number < 1:
-        raise ValueError(f"`{name}` must be at least 1. Received: {name}={value}")
+    if number < minimum:
+        raise ValueError(
+            f"`{name}` must be at least {minimum}. Received: {name}={value}"
+        )
     return number

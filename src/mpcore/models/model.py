@@ -1,7 +1,7 @@
 """Model: a layer that can be compiled, fitted, evaluated and asked."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,12 +9,15 @@ import numpy as np
 from mpcore import random
 from mpcore.callbacks import Callback, CallbackList, History, ProgressBar
 from mpcore.layers.layer import Layer
+from mpcore.layers.super_init import set_in_init
 from mpcore.models import batches, summary, weights
 from mpcore.models.batches import Array, Arrays
+from mpcore.models.progress import Progress, check_verbose
 from mpcore.models.training import Logs, Trainer
 from mpcore.tape import unwrap
 
 
+@set_in_init("_trainer")
 class Model(Layer):
     """A layer with a training loop.
 
@@ -67,7 +70,7 @@ class Model(Layer):
             For something unknown, or two metrics of one name.
         """
         scale = auto_scale_loss and self.dtype_policy.name == "mixed_float16"
-        self._trainer = Trainer(self, optimizer, loss, metrics or (), scale)
+        self._trainer = Trainer(optimizer, loss, metrics or (), scale)
 
     @property
     def optimizer(self) -> Any:
@@ -83,10 +86,10 @@ class Model(Layer):
         self,
         x: object,
         y: object,
-        batch_size: int = 32,
+        batch_size: int | None = None,
         epochs: int = 1,
         verbose: str | int = "auto",
-        callbacks: Sequence[Callback] | None = None,
+        callbacks: Callback | Sequence[Callback] | None = None,
         validation_split: float = 0.0,
         validation_data: object = None,
         shuffle: bool = True,
@@ -101,14 +104,15 @@ class Model(Layer):
             Floating samples are cast to the compute dtype batch by batch.
         y : array-like of shape (n, ...)
             Targets.
-        batch_size : int, default 32
-            The last batch of an epoch may be smaller; each sample counts once.
+        batch_size : int, optional
+            Default: 32. The last batch of an epoch may be smaller; each sample counts
+            once.
         epochs : int, default 1
             Number of the epoch to stop before.
         verbose : {'auto', 0, 1, 2}
             0: silent. 1: a progress bar per epoch. 2: a plain line per epoch. 'auto':
             1 on a terminal, else 2. Written to standard error.
-        callbacks : sequence of Callback, optional
+        callbacks : Callback or sequence of Callback, optional
         validation_split : float in [0, 1), default 0
             Share of the samples, from the end and before shuffling, to validate on.
         validation_data : (x, y) or (x, y, sample_weight), optional
@@ -123,6 +127,7 @@ class Model(Layer):
         Returns
         -------
         History
+            The weights are the moving averages if the optimizer keeps them (`use_ema`).
             `history.history` holds a list per key: 'loss', the metrics, 'val_...', and
             under loss scaling 'loss_scale' (at the end of the epoch) and
             'skipped_steps' (in the epoch).
@@ -132,7 +137,8 @@ class Model(Layer):
         RuntimeError
             If the model is not compiled.
         ValueError, TypeError
-            If arguments make no sense; before anything is trained.
+            If arguments make no sense. What shows without running the model is found
+            before anything is trained; a label out of range is found in its batch.
         """
         trainer = self._compiled()
         data = batches.checked(x, y, sample_weight)
@@ -141,12 +147,20 @@ class Model(Layer):
             validation = batches.unpacked(validation_data, "validation_data")
         elif validation_split:
             data, validation = batches.split(data, validation_split)
-        batch_size = batches.positive(batch_size, "batch_size")
+        if validation is not None and validation.x.shape[1:] != data.x.shape[1:]:
+            raise ValueError(
+                f"`validation_data` must have samples of shape {data.x.shape[1:]}, as "
+                f"`x` has. Received: shape {validation.x.shape[1:]}"
+            )
+        size = batches.size(batch_size)
+        if isinstance(callbacks, Callback):
+            callbacks = [callbacks]
+        epochs = batches.at_least(epochs, "epochs", 0)
         history = History()
         hooks = CallbackList(
             [*(callbacks or ()), history, *_progress(verbose)],
             self,
-            {"epochs": epochs, "steps": -(-len(data) // batch_size)},
+            {"epochs": epochs, "steps": data.count(size)},
         )
         generator = random.generator() if shuffle else None
         self.stop_training = False
@@ -155,49 +169,57 @@ class Model(Layer):
             for epoch in range(initial_epoch, epochs):
                 hooks.on_epoch_begin(epoch)
                 order = None if generator is None else generator.permutation(len(data))
-                logs = self._train_epoch(trainer, data, batch_size, order, hooks)
+                logs = self._train_epoch(trainer, data.batches(size, order), hooks)
                 if validation is not None:
-                    tested = self._test(trainer, validation, batch_size)
+                    tested = self._test(trainer, validation.batches(size))
                     logs |= {f"val_{key}": value for key, value in tested.items()}
                 hooks.on_epoch_end(epoch, logs)
                 if self.stop_training:
                     break
+            trainer.optimizer.finalize_variable_values(self.trainable_variables)
         finally:
             hooks.on_train_end()
         return history
 
-    @staticmethod
     def _train_epoch(
+        self,
         trainer: Trainer,
-        data: Arrays,
-        batch_size: int,
-        order: Array | None,
+        data: Iterable[Arrays],
         hooks: CallbackList,
     ) -> Logs:
         trainer.reset()
-        for index, batch in enumerate(data.batches(batch_size, order)):
+        for index, batch in enumerate(data):
             hooks.on_train_batch_begin(index)
-            trainer.train_batch(batch)
+            trainer.train_batch(self, batch)
             if hooks.wants_batch_logs:
                 hooks.on_train_batch_end(index, trainer.logs())
         return trainer.logs() | trainer.scale_logs()
 
-    @staticmethod
-    def _test(trainer: Trainer, data: Arrays, batch_size: int) -> Logs:
-        trainer.reset()
-        for batch in data.batches(batch_size):
-            trainer.test_batch(batch)
-        return trainer.logs()
+    def _test(self, trainer: Trainer, data: Iterable[Arrays]) -> Logs:
+        with trainer.fresh():
+            for batch in data:
+                trainer.test_batch(self, batch)
+            return trainer.logs()
 
     def evaluate(
         self,
         x: object,
         y: object,
-        batch_size: int = 32,
+        batch_size: int | None = None,
+        verbose: str | int = "auto",
         sample_weight: object = None,
         return_dict: bool = False,
     ) -> Any:
         """Return loss and metrics on arrays, without training.
+
+        Parameters
+        ----------
+        x, y, batch_size, sample_weight
+            See `fit`.
+        verbose : {'auto', 0, 1, 2}
+            1: a progress bar. 2: a line at the end. 'auto' and 0: silent. Written to
+            standard error.
+        return_dict : bool, default False
 
         Returns
         -------
@@ -206,23 +228,36 @@ class Model(Layer):
         """
         trainer = self._compiled()
         data = batches.checked(x, y, sample_weight)
-        size = batches.positive(batch_size, "batch_size")
-        return _result(self._test(trainer, data, size), return_dict)
+        size = batches.size(batch_size)
+        with Progress("Evaluate", data.count(size), verbose) as progress:
+            logs = self._test(trainer, progress.over(data.batches(size)))
+            progress.finish(logs)
+        return _result(logs, return_dict)
 
-    def predict(self, x: object, batch_size: int = 32) -> Array:
-        """Return the outputs for all samples, in the compute dtype.
+    def predict(
+        self, x: object, batch_size: int | None = None, verbose: str | int = "auto"
+    ) -> Array:
+        """Return the outputs for all samples, in the compute dtype of the last layer.
 
         The bits are those of `model(x)`: an output row does not depend on its batch.
+        With `verbose=1` there is a progress bar on standard error.
         """
         data = batches.checked(x)
+        size = batches.size(batch_size)
         outputs: Array | None = None
         start = 0
-        for batch in data.batches(batches.positive(batch_size, "batch_size")):
-            output = self.predict_on_batch(batch.x)
-            if outputs is None:
-                outputs = np.empty((len(data), *output.shape[1:]), output.dtype)
-            outputs[start : start + len(output)] = output
-            start += len(output)
+        with Progress("Predict", data.count(size), verbose) as progress:
+            for batch in progress.over(data.batches(size)):
+                output = self.predict_on_batch(batch.x)
+                if output.ndim == 0 or len(output) != len(batch):
+                    raise ValueError(
+                        "`predict` needs a model that returns one row per sample. "
+                        f"Received: shape {output.shape} for {len(batch)} samples"
+                    )
+                if outputs is None:
+                    outputs = np.empty((len(data), *output.shape[1:]), output.dtype)
+                outputs[start : start + len(output)] = output
+                start += len(output)
         assert outputs is not None  # There is at least one sample.
         return outputs
 
@@ -236,9 +271,9 @@ class Model(Layer):
         """Take one step; return this batch's loss and metrics as `evaluate` does."""
         trainer = self._compiled()
         batch = batches.checked(x, y, sample_weight)
-        trainer.reset()
-        trainer.train_batch(batch)
-        return _result(trainer.logs(), return_dict)
+        with trainer.fresh():
+            trainer.train_batch(self, batch)
+            return _result(trainer.logs(), return_dict)
 
     def test_on_batch(
         self,
@@ -249,19 +284,36 @@ class Model(Layer):
     ) -> Any:
         """Return the loss and metrics of one batch as `evaluate` does."""
         trainer = self._compiled()
-        batch = batches.checked(x, y, sample_weight)
-        trainer.reset()
-        trainer.test_batch(batch)
-        return _result(trainer.logs(), return_dict)
+        data = batches.checked(x, y, sample_weight)
+        return _result(self._test(trainer, [data]), return_dict)
 
     def predict_on_batch(self, x: object) -> Array:
-        """Return the outputs for one batch."""
-        return unwrap(self(x, training=False))
+        """Return the output for one batch.
+
+        Raises
+        ------
+        TypeError
+            If the model returns something else than one array.
+        """
+        output = self(x, training=False)
+        if isinstance(output, list | tuple | dict):
+            raise TypeError(
+                f"Model '{self.name}' must return one array. Received: "
+                f"{type(output).__name__}"
+            )
+        return unwrap(output)
 
     def save_weights(self, path: str | os.PathLike[str]) -> None:
         """Write all variables to a safetensors file, in their stored dtypes.
 
         Names follow the structure of the model: 'dense_1/kernel'.
+
+        Raises
+        ------
+        RuntimeError
+            If the model has no variables; call it on a batch or `build` it first.
+        OSError
+            If the file cannot be written.
         """
         weights.save(self, path)
 
@@ -271,8 +323,12 @@ class Model(Layer):
         Raises
         ------
         ValueError
-            If a name is missing or unknown, or a shape or dtype differs; the model is
-            left as it was. The model must be built.
+            If the file is no safetensors file, a name is missing or unknown, or a
+            shape or dtype differs; the model is left as it was.
+        RuntimeError
+            If the model has no variables; call it on a batch or `build` it first.
+        FileNotFoundError
+            If there is no such file.
         """
         weights.load(self, path)
 
@@ -282,10 +338,7 @@ class Model(Layer):
 
 
 def _progress(verbose: str | int) -> list[Callback]:
-    if verbose not in ("auto", 0, 1, 2):
-        raise ValueError(
-            f"`verbose` must be 'auto', 0, 1 or 2. Received: verbose={verbose!r}"
-        )
+    check_verbose(verbose)
     if verbose == 0:
         return []
     return [ProgressBar(bar=None if verbose == "auto" else verbose == 1)]

@@ -5,11 +5,13 @@ from typing import Any, Self
 
 from mpcore import serialization
 from mpcore.layers.layer import Layer, Shape
+from mpcore.layers.super_init import set_in_init
 from mpcore.models.model import Model
 from mpcore.serialization import register
 
 
 @register("layers")
+@set_in_init("_layers")
 class Sequential(Model):
     """A model that passes its input through layers one after the other.
 

@@ -1,6 +1,8 @@
 """One step of training or evaluation, and the totals over an epoch."""
 
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from mpcore import losses, metrics, optimizers
@@ -17,9 +19,10 @@ Logs = dict[str, Any]
 class Trainer:
     """What `Model.compile` sets up: loss, optimizer, metrics, and the steps with them.
 
+    It does not keep the model, which keeps it: no reference cycle holds the weights.
+
     Parameters
     ----------
-    model : Layer
     optimizer, loss, metric_list
         See `Model.compile`.
     scale_loss : bool
@@ -28,13 +31,11 @@ class Trainer:
 
     def __init__(
         self,
-        model: Layer,
         optimizer: object,
         loss: object,
         metric_list: Any,
         scale_loss: bool,
     ) -> None:
-        self._model = model
         made = optimizers.get(optimizer)
         if made is None:
             raise TypeError("`optimizer` must be an optimizer. Received: None")
@@ -44,6 +45,10 @@ class Trainer:
                 self.optimizer, name="loss_scale_optimizer"
             )
         self.loss = losses.get(loss)
+        if isinstance(metric_list, str | dict):
+            raise TypeError(
+                f"`metrics` must be a list. Received: metrics={metric_list!r}"
+            )
         self.metrics: list[Metric] = [metrics.get(item) for item in metric_list]
         names = ["loss", *(metric.name for metric in self.metrics)]
         if len(set(names)) < len(names):
@@ -66,27 +71,38 @@ class Trainer:
             metric.reset_state()
         self._skipped_before = self._skipped
 
+    @contextmanager
+    def fresh(self) -> Iterator[None]:
+        """Start totals of its own, for an evaluation in the middle of an epoch."""
+        before = dict(vars(self))
+        self.metrics = copy.deepcopy(self.metrics)
+        self.reset()
+        try:
+            yield
+        finally:
+            vars(self).update(before)
+
     @property
     def _skipped(self) -> int:
         if isinstance(self.optimizer, LossScaleOptimizer):
             return self.optimizer.skipped_steps
         return 0
 
-    def train_batch(self, batch: Arrays) -> None:
+    def train_batch(self, model: Layer, batch: Arrays) -> None:
         """Forward, backward, update."""
         with GradientTape() as tape:
-            y_pred = self._model(batch.x, training=True)
-            variables = self._variables or self._look_up_variables()
+            y_pred = model(batch.x, training=True)
+            variables = self._variables or self._look_up_variables(model)
             loss = self._total_loss(batch, y_pred)
             scaled = self.optimizer.scale_loss(loss)
         self.optimizer.apply(tape.gradient(scaled, variables), variables)
         self._count(batch, y_pred, loss)
 
-    def test_batch(self, batch: Arrays) -> None:
+    def test_batch(self, model: Layer, batch: Arrays) -> None:
         """Forward, loss and metrics."""
-        y_pred = self._model(batch.x, training=False)
+        y_pred = model(batch.x, training=False)
         if self._variables is None:
-            self._look_up_variables()
+            self._look_up_variables(model)
         self._count(batch, y_pred, self._total_loss(batch, y_pred))
 
     def logs(self) -> Logs:
@@ -105,8 +121,8 @@ class Trainer:
             "skipped_steps": self._skipped - self._skipped_before,
         }
 
-    def _look_up_variables(self) -> list[Variable]:
-        variables = self._variables = self._model.trainable_variables
+    def _look_up_variables(self, model: Layer) -> list[Variable]:
+        variables = self._variables = model.trainable_variables
         self._penalties = [
             (v.regularizer, v) for v in variables if v.regularizer is not None
         ]

@@ -5,14 +5,16 @@ of its layers: a second instance of the same model has the same ones.
 """
 
 import os
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from mpcore.layers.layer import Layer, owned
-from mpcore.layers.naming import numbered, snake_case
+from mpcore.naming import numbered, snake_case
 from mpcore.variable import Variable
 
 
@@ -69,8 +71,21 @@ def names(layer: Layer) -> dict[str, Variable]:
     if len(named) < len(pairs):
         counts = Counter(name for name, _ in pairs)
         twice = sorted(name for name, count in counts.items() if count > 1)
-        raise ValueError(f"Several variables have the name {', '.join(twice)}.")
+        raise ValueError(
+            f"Several variables have the name {', '.join(twice)}. Give their layers "
+            "(or them, if they are in a list) names of their own: `name=...`"
+        )
     return named
+
+
+def _built(layer: Layer) -> dict[str, Variable]:
+    """Return what `names` does, if there is anything."""
+    variables = names(layer)
+    if not variables:
+        raise RuntimeError(
+            f"'{layer.name}' has no variables: call it on a batch or `build` it first"
+        )
+    return variables
 
 
 def save(layer: Layer, path: str | os.PathLike[str]) -> None:
@@ -79,13 +94,12 @@ def save(layer: Layer, path: str | os.PathLike[str]) -> None:
     The file appears complete or not at all.
     """
     target = Path(path)
-    arrays = {name: variable.numpy() for name, variable in names(layer).items()}
-    part = target.with_name(f"{target.name}.{os.getpid()}.part")
-    try:
+    arrays = {name: variable.numpy() for name, variable in _built(layer).items()}
+    # A directory of its own: several threads may save to one path.
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=target.name) as folder:
+        part = Path(folder, target.name)
         save_file(arrays, part)
         os.replace(part, target)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def load(layer: Layer, path: str | os.PathLike[str]) -> None:
@@ -96,8 +110,11 @@ def load(layer: Layer, path: str | os.PathLike[str]) -> None:
     ValueError
         If a name is missing or unknown, or a shape or dtype differs; names them all.
     """
-    variables = names(layer)
-    arrays = load_file(path)
+    variables = _built(layer)
+    try:
+        arrays = load_file(path)
+    except SafetensorError as error:
+        raise ValueError(f"{os.fspath(path)} is no safetensors file: {error}") from None
     faults = [f"missing: {name}" for name in variables if name not in arrays]
     faults += [f"unknown: {name}" for name in arrays if name not in variables]
     for name, variable in variables.items():

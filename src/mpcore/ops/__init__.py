@@ -11,6 +11,7 @@ from mpcore.ops.arithmetic import (
     divide,
     exp,
     log,
+    log1p,
     maximum,
     minimum,
     multiply,
@@ -23,7 +24,15 @@ from mpcore.ops.arithmetic import (
 from mpcore.ops.cast import cast
 from mpcore.ops.dense import dense
 from mpcore.ops.gemm import matmul
-from mpcore.ops.grad import all_finite, global_norm, loss_scale_update, norms, unscale
+from mpcore.ops.grad import (
+    accumulate,
+    all_finite,
+    global_norm,
+    lerp,
+    loss_scale_update,
+    norms,
+    unscale,
+)
 from mpcore.ops.nn import (
     activation,
     dropout,
@@ -44,6 +53,7 @@ from mpcore.ops.runtime import (
     memory_info,
     set_isa,
     set_num_threads,
+    trim_memory,
     version,
 )
 from mpcore.ops.shapes import flatten, getitem, reshape, transpose
@@ -51,6 +61,7 @@ from mpcore.tape import install_accumulate, install_operators
 
 __all__ = [
     "abs",
+    "accumulate",
     "activation",
     "adam_step",
     "add",
@@ -67,8 +78,10 @@ __all__ = [
     "get_num_threads",
     "getitem",
     "global_norm",
+    "lerp",
     "linear",
     "log",
+    "log1p",
     "loss_scale_update",
     "matmul",
     "maximum",
@@ -93,6 +106,7 @@ __all__ = [
     "sum",
     "tanh",
     "transpose",
+    "trim_memory",
     "unscale",
     "version",
 ]

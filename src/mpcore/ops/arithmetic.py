@@ -105,6 +105,11 @@ def log(x: Any) -> np.ndarray | Tensor:
     return unary(x, np.log, lambda g, x, y: g / x, keep="x")
 
 
+def log1p(x: Any) -> np.ndarray | Tensor:
+    """Return log(1 + x), accurate for small x; -inf for -1 and NaN below."""
+    return unary(x, np.log1p, lambda g, x, y: g / (1 + x), keep="x")
+
+
 def abs(x: Any) -> np.ndarray | Tensor:
     """Return |x|; the gradient at 0 is 0."""
     return unary(x, np.absolute, lambda g, x, y: g * np.sign(x), keep="x")

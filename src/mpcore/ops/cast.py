@@ -119,7 +119,7 @@ def cast(
             f"`seed` must be None unless `rounding` is 'stochastic'. Received: {seed!r}"
         )
     else:
-        _require_supported(array.dtype)
+        _require_supported(array)
         result = convert(array, target, out)
     source = gradient_dtype(x) if isinstance(x, Tensor) else target
 
@@ -164,12 +164,13 @@ def _key(seed: SupportsIndex | None) -> int:
     return key
 
 
-def _require_supported(dtype: np.dtype) -> None:
+def _require_supported(array: np.ndarray) -> None:
     """Raise TypeError unless the dtype, in any byte order, can be cast from."""
     try:
-        dtypes.canonical(dtype)
+        dtypes.of_array(array)
     except ValueError:
         raise TypeError(
-            f"Cannot cast {dtype.name!r}. Supported dtypes: float64, float32, float16, "
-            "bfloat16, int8 ... int64, uint8 ... uint64, bool."
+            f"Cannot cast {array.dtype.name!r}. Supported dtypes: float64, float32, "
+            "float16, bfloat16, int8 ... int64, uint8 ... uint64, bool. "
+            f"Received: shape={array.shape}"
         ) from None

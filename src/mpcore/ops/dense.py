@@ -12,8 +12,10 @@ from mpcore.ops.arrays import (
     F32,
     KERNEL_DTYPES,
     as_array,
+    as_factor,
     contiguous,
     empty,
+    is_python,
     native,
     require_kernel_dtype,
 )
@@ -29,7 +31,8 @@ def dense(
     Parameters
     ----------
     x : array_like of shape (..., inputs)
-        float32, float16, or bfloat16: the compute dtype.
+        float32, float16, or bfloat16: the compute dtype. Integers and booleans are
+        cast to the dtype the kernel reads as.
     kernel : array_like of shape (inputs, outputs)
         W; read in the compute dtype.
     bias : array_like of shape (outputs,), optional
@@ -55,11 +58,12 @@ def dense(
     Variable), dx = dz W^T in that of `x`. Transposes are strides.
     """
     code = activation_code(activation)
-    source = as_array(x)
+    w = as_array(kernel)
+    source = as_factor(as_array(x), w.dtype, is_python(x))
     require_kernel_dtype("dense", source)
     source = native(source)
     dtype = source.dtype
-    w = native(to_dtype(as_array(kernel), dtype))
+    w = native(to_dtype(w, dtype))
     b = None if bias is None else _full_precision(bias)
     _check_shapes(source, w, b)
     rows, outputs = math.prod(source.shape[:-1]), w.shape[1]

@@ -29,7 +29,7 @@ def checked(x: Any) -> np.ndarray:
 
 def _supported(array: np.ndarray) -> np.ndarray:
     try:
-        dtypes.canonical(array.dtype)
+        dtypes.of_array(array)
     except ValueError as error:
         raise TypeError(str(error)) from None
     return array if array.dtype.isnative else contiguous(array)
@@ -70,7 +70,8 @@ def unary(
     array = checked(x)
     work = work_dtype(array.dtype)
     with np.errstate(all="ignore"):
-        wide = np.asarray(forward(widened(array, work)))
+        # In C order, since NumPy's loops for other strides may round differently.
+        wide = np.asarray(forward(contiguous(widened(array, work))))
     result = to_dtype(wide, array.dtype) if array.dtype in HALVES else wide
     kept = [
         value if name in keep else _NOT_KEPT

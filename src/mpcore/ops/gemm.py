@@ -12,7 +12,9 @@ from mpcore.ops.arrays import (
     KERNEL_DTYPES,
     Output,
     as_arrays,
+    as_factor,
     empty,
+    is_python,
     native,
     require_kernel_dtype,
     zeros,
@@ -61,6 +63,10 @@ def matmul(
     [[3.0], [3.0]]
     """
     left, right = as_arrays(a, b)
+    left, right = (
+        as_factor(left, right.dtype, is_python(a)),
+        as_factor(right, left.dtype, is_python(b)),
+    )
     require_kernel_dtype("matmul", left)
     require_kernel_dtype("matmul", right)
     left, right = native(left), native(right)

@@ -1,6 +1,11 @@
-"""What is done to gradients between the backward pass and the update."""
+"""What is done to gradients before an update, and to averages of weights after it.
+
+Many arrays per call. The kernels look at each and refuse what does not fit before they
+do anything; only then are arrays adapted here, since a step may have thousands.
+"""
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,8 +13,15 @@ import numpy as np
 
 from mpcore import dtypes
 from mpcore._core import grad as kernel
-from mpcore.ops.arrays import Output, as_array, contiguous, flatten
+from mpcore.ops.arrays import Output, contiguous, flatten
 from mpcore.ops.elementwise import checked
+from mpcore.tape import unwrap
+
+# What the kernels raise for an array they cannot take as it is.
+_DOES_NOT_FIT = (TypeError, ValueError)
+
+# Types that are written in place; a mask of a subclass would be lost.
+_PLAIN = frozenset((np.ndarray, type(None)))
 
 
 def all_finite(arrays: Any) -> bool:
@@ -29,6 +41,11 @@ def all_finite(arrays: Any) -> bool:
     >>> all_finite([np.ones(2), None, [np.array(np.inf)]])
     False
     """
+    if isinstance(arrays, list | tuple):
+        try:
+            return kernel.all_finite([x for x in arrays if x is not None])
+        except _DOES_NOT_FIT:
+            pass
     tensors = []
     for x in flatten(arrays):
         if x is None:
@@ -72,30 +89,109 @@ def unscale(
     TypeError, ValueError
         If a dtype, `multiplier`, or `out` is not valid. Nothing has been written then.
     """
-    factor = float(multiplier)
-    if not math.isfinite(factor):
-        raise ValueError(f"`multiplier` must be finite. Received: multiplier={factor}")
+    factor = _finite("multiplier", multiplier)
     if out is not None and len(out) != len(arrays):
         raise ValueError(
             "`out` must be as long as `arrays`. Received: lengths "
             f"{len(out)} and {len(arrays)}"
         )
+    in_place = out is not None and (
+        out is arrays or all(map(operator.is_, out, arrays))
+    )
+    if out is not None and in_place and _PLAIN.issuperset(map(type, out)):
+        present = [x for x in out if x is not None]
+        try:
+            return list(out), kernel.unscale(present, None, factor)
+        except _DOES_NOT_FIT:
+            pass
     sources = [None if x is None else _floating(x) for x in arrays]
     places = out if out is not None else [None] * len(sources)
     outputs: list[Output | None] = []
-    for source, place in zip(sources, places, strict=True):
+    for i, (source, place) in enumerate(zip(sources, places, strict=True)):
         if source is None:
             outputs.append(None)
             continue
         dtype = source.dtype.newbyteorder("=")
-        # In place is in place; any other overlap goes through a temporary.
-        inputs = () if place is source else (source,)
+        # In place is in place; any other overlap, also with the arrays of another
+        # result, goes through a temporary.
+        others = sources[:i] + sources[i + 1 :]
+        inputs = others if place is source else [source, *others]
+        inputs = [] if place is None else inputs
         outputs.append(Output(place, source.shape, dtype, *inputs))
-    for output, source in zip(outputs, sources, strict=True):
-        if output is not None and source is not None and output.array is not source:
-            np.copyto(output.array, source)
-    finite = kernel.unscale([o.array for o in outputs if o is not None], factor)
+    finite = kernel.unscale(
+        [contiguous(x) for x in sources if x is not None],
+        [o.array for o in outputs if o is not None],
+        factor,
+    )
     return [None if o is None else o.finish() for o in outputs], finite
+
+
+def accumulate(
+    totals: Sequence[np.ndarray], arrays: Sequence[Any], multiplier: float = 1.0
+) -> None:
+    """Add multiplied gradients to totals, in place.
+
+    For each element: total += x * multiplier.
+
+    Parameters
+    ----------
+    totals : sequence of ndarray
+        float32 or float64; C-contiguous, writable. They must not overlap.
+    arrays : sequence of array_like
+        x: floating, of the shapes of `totals`.
+    multiplier : float
+        Finite.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not valid. Nothing has been written then.
+
+    Notes
+    -----
+    In the dtype of the total: x and the multiplier are rounded to it, then their
+    product, then the sum. One pass over memory.
+    """
+    factor = _finite("multiplier", multiplier)
+    try:
+        kernel.accumulate(totals, arrays, factor)
+    except _DOES_NOT_FIT:
+        kernel.accumulate(_plain(totals), _adapted(arrays), factor)
+
+
+def lerp(
+    averages: Sequence[np.ndarray], arrays: Sequence[Any], momentum: float
+) -> None:
+    """Let exponential moving averages follow arrays, in place.
+
+    For each element: average = momentum * average + (1 - momentum) * x.
+
+    Parameters
+    ----------
+    averages : sequence of ndarray
+        float32 or float64; C-contiguous, writable. They must not overlap.
+    arrays : sequence of array_like
+        x: floating, of the shapes of `averages`.
+    momentum : float in [0, 1]
+        0 copies x, bit for bit where the dtype is the same; 1 changes nothing.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not valid. Nothing has been written then.
+
+    Notes
+    -----
+    In the dtype of the average: x, both factors, both products, and the sum are each
+    rounded to it; 1 - momentum is taken in float64. One pass over memory.
+    """
+    if not 0 <= momentum <= 1:
+        raise ValueError(f"`momentum` must be in [0, 1]. Received: momentum={momentum}")
+    factor = float(momentum)
+    try:
+        kernel.lerp(averages, arrays, factor)
+    except _DOES_NOT_FIT:
+        kernel.lerp(_plain(averages), _adapted(arrays), factor)
 
 
 def norms(arrays: Sequence[Any]) -> np.ndarray:
@@ -104,13 +200,12 @@ def norms(arrays: Sequence[Any]) -> np.ndarray:
     Squares are summed in float64, in an order that depends on the size alone; those of
     float32 and narrower ones neither overflow nor underflow.
     """
-    return kernel.norms([contiguous(_floating(x)) for x in arrays])[0]
+    return _norms(arrays)[0]
 
 
 def global_norm(arrays: Sequence[Any]) -> float:
     """Return the Euclidean norm of all arrays together; None is skipped."""
-    tensors = [contiguous(_floating(x)) for x in arrays if x is not None]
-    return kernel.norms(tensors)[1]
+    return _norms([x for x in arrays if x is not None])[1]
 
 
 def loss_scale_update(
@@ -150,9 +245,33 @@ def loss_scale_update(
     )
 
 
+def _finite(name: str, value: float) -> float:
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"`{name}` must be finite. Received: {name}={number}")
+    return number
+
+
+def _norms(arrays: Sequence[Any]) -> tuple[np.ndarray, float]:
+    try:
+        return kernel.norms(arrays)
+    except _DOES_NOT_FIT:
+        return kernel.norms(_adapted(arrays))
+
+
+def _adapted(arrays: Sequence[Any]) -> list[np.ndarray]:
+    """Return floating arrays in C order and native byte order."""
+    return [contiguous(_floating(x)) for x in arrays]
+
+
+def _plain(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return subclasses of ndarray, such as memmap, as the arrays they hold."""
+    return [unwrap(x) if isinstance(x, np.ndarray) else x for x in arrays]
+
+
 def _floating(x: Any) -> np.ndarray:
-    array = as_array(x) if not isinstance(x, np.ndarray) else x
-    if array.dtype.kind in "OUSMm" or not dtypes.is_floating(array.dtype):
+    array = checked(x)
+    if not dtypes.is_floating(array.dtype):
         raise TypeError(
             f"Gradients must be floating. Received: dtype={array.dtype.name}"
         )

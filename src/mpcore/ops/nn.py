@@ -25,7 +25,7 @@ from mpcore.tape import Gradients, Tensor, record
 
 def linear(x: Any) -> np.ndarray | Tensor:
     """Return x itself: the activation that does nothing."""
-    return record(as_array(x), (x,), lambda gradient, wanted: (gradient,))
+    return record(checked(x), (x,), lambda gradient, wanted: (gradient,))
 
 
 def relu(x: Any) -> np.ndarray | Tensor:

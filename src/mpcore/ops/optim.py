@@ -10,6 +10,7 @@ import numpy as np
 
 from mpcore._core import optim as kernel
 from mpcore.ops.arrays import contiguous
+from mpcore.tape import unwrap
 
 
 def sgd_step(
@@ -176,7 +177,8 @@ def _factors(
                 f"{len(factors)}"
             )
         values = [float(factor) for factor in factors]
-        _require_finite(**{name: sum(map(abs, values))})
+        for value in values:
+            _require_finite(**{name: value})
         return values
     _require_finite(**{name: factors})
     return float(factors)
@@ -204,7 +206,9 @@ def _checked(
                 f"{len(state)}"
             )
         others = [grad, *state] if copy is None else [grad, copy, *state]
+        unwrap(param)  # refuses a masked array
         for other in others:
+            unwrap(other)
             if other.shape != param.shape:
                 raise ValueError(
                     "A gradient, a copy, and a state must have the shape of their "

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mpcore import dtypes
-from mpcore.ops.arrays import HALVES
+from mpcore.ops.arrays import HALVES, contiguous
 from mpcore.ops.cast import to_dtype
 from mpcore.ops.elementwise import checked, widened, work_dtype
 from mpcore.tape import Gradients, Tensor, record
@@ -52,8 +52,10 @@ def _reduce(x: Any, axis: Axis, keepdims: bool, mean: bool) -> np.ndarray | Tens
     work = work_dtype(array.dtype)
     axes = _axes(axis, array.ndim)
     count = math.prod(array.shape[i] for i in axes)
+    # NumPy adds in the order of memory; C order makes it that of the indices.
+    terms = contiguous(widened(array, work))
     with np.errstate(all="ignore"):
-        wide = np.asarray(np.sum(widened(array, work), axis=axes, keepdims=keepdims))
+        wide = np.asarray(np.sum(terms, axis=axes, keepdims=keepdims))
         if mean:
             # The count is exact: it is never rounded to a half.
             divisor = count if not dtypes.is_floating(work) else work.type(count)

@@ -21,7 +21,8 @@ def set_isa(name: str | None) -> None:
     Parameters
     ----------
     name : str or None
-        One of `available_isas()`. None: the best one again.
+        One of `available_isas()`. None: the default again, which is ``MPCORE_ISA``, or
+        the highest level this CPU can run that has kernels of its own.
 
     Raises
     ------
@@ -78,6 +79,14 @@ def cpu_info() -> dict[str, Any]:
     dict
         ``name`` of the CPU, ``isa`` in use, ``num_threads``, ``version`` of the core,
         and ``levels``: a list of ``{"name", "available", "reason"}``, lowest first.
+        The reason is ``"available"``, or the first thing the CPU lacks, or why the
+        operating system does not let it be used.
+
+    Notes
+    -----
+    Whether AMX is available is known only by asking the operating system for it, so
+    this asks. It refuses while a thread has a small signal stack; once it has granted
+    AMX, signal stacks of this process must be larger.
     """
     return {
         "name": _runtime.cpu_name(),
@@ -92,5 +101,18 @@ def cpu_info() -> dict[str, Any]:
 
 
 def memory_info() -> dict[str, int]:
-    """Return bytes of the buffer pool: ``in_use``, ``cached``, and their ``limit``."""
+    """Return the state of the buffer pool, which holds the results of kernels.
+
+    Returns
+    -------
+    dict
+        Bytes: ``in_use`` by arrays that are alive; ``cached``, freed and kept for the
+        next array; and the ``limit`` of ``cached``: an eighth of the memory this
+        process may use, 1 GiB at most.
+    """
     return _runtime.buffer_info()
+
+
+def trim_memory() -> None:
+    """Give all cached memory back to the system; arrays that are alive stay."""
+    _runtime.buffer_trim()

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mpcore.optimizers.gradients import scaled
+from mpcore import ops
+from mpcore.optimizers.gradients import with_normal_factors
 from mpcore.variable import Variable
 
 
@@ -13,9 +14,8 @@ def add(
     gradients: Sequence[np.ndarray],
     factor: float,
 ) -> None:
-    """Add factor * gradient to each accumulator."""
-    for total, gradient in zip(accumulators, gradients, strict=True):
-        total.assign_add(scaled(gradient, factor, total))
+    """Add factor * gradient to each accumulator, in one pass over all."""
+    _add([total.stored for total in accumulators], gradients, factor, accumulators)
 
 
 def mean(
@@ -25,11 +25,21 @@ def mean(
     steps: int,
 ) -> list[np.ndarray]:
     """Return (accumulator + factor * gradient) / steps as new arrays."""
-    means = []
-    with np.errstate(over="ignore", invalid="ignore"):
-        for total, gradient in zip(accumulators, gradients, strict=True):
-            current = scaled(gradient, factor, total)
-            current += total.numpy()
+    means = [total.numpy() for total in accumulators]
+    _add(means, gradients, factor, accumulators)
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        for current in means:
             current /= current.dtype.type(steps)
-            means.append(current)
     return means
+
+
+def _add(
+    totals: list[np.ndarray],
+    gradients: Sequence[np.ndarray],
+    factor: float,
+    accumulators: Sequence[Variable],
+) -> None:
+    """Add to arrays of the accumulators' dtypes."""
+    factors = [factor] * len(totals)
+    fitting, done = with_normal_factors(list(gradients), factors, accumulators)
+    ops.accumulate(totals, fitting, done[0] if done else 1.0)

@@ -1,5 +1,6 @@
 """Checks of scalar arguments, with one form of message."""
 
+import math
 import numbers
 from typing import Any
 
@@ -46,7 +47,10 @@ def real(name: str, value: Any, interval: str = "(-inf, inf)") -> float:
     """
     if not is_real(value):
         raise TypeError(f"`{name}` must be a real number. Received: {name}={value!r}")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
     if not _contains(interval, number):
         rule = "finite" if interval == "(-inf, inf)" else f"in {interval}"
         raise ValueError(f"`{name}` must be {rule}. Received: {name}={value!r}")
@@ -58,8 +62,8 @@ def optional_real(name: str, value: Any, interval: str = "(-inf, inf)") -> float
     return None if value is None else real(name, value, interval)
 
 
-def integer(name: str, value: Any, minimum: int) -> int:
-    """Return `value` as an int after checking that it is one, and >= `minimum`.
+def integer(name: str, value: Any, minimum: int, maximum: int | None = None) -> int:
+    """Return `value` as an int after checking that it is one, within bounds.
 
     Raises
     ------
@@ -70,8 +74,10 @@ def integer(name: str, value: Any, minimum: int) -> int:
         isinstance(value, bool)
         or not isinstance(value, numbers.Integral)
         or value < minimum
+        or (maximum is not None and int(value) > maximum)
     ):
+        bounds = f">= {minimum}" if maximum is None else f"in [{minimum}, {maximum}]"
         raise ValueError(
-            f"`{name}` must be an integer >= {minimum}. Received: {name}={value!r}"
+            f"`{name}` must be an integer {bounds}. Received: {name}={value!r}"
         )
     return int(value)

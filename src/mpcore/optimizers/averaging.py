@@ -3,9 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-import numpy as np
-
-from mpcore.optimizers.gradients import wide
+from mpcore import autocast, ops
 from mpcore.variable import Variable
 
 
@@ -14,14 +12,13 @@ def move(
     variables: Sequence[Variable],
     momentum: float,
 ) -> None:
-    """Set each average to momentum * average + (1 - momentum) * variable."""
-    for average, variable in zip(averages, variables, strict=True):
-        weights = wide(variable)
-        real = weights.dtype.type
-        with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-            weights *= real(1.0 - momentum)
-            weights += average.numpy() * real(momentum)
-        average.assign(weights)
+    """Set each average to momentum * average + (1 - momentum) * variable.
+
+    One pass over all of them; momentum 0 copies the variables.
+    """
+    with autocast.scope(None):
+        weights = [variable.value for variable in variables]
+    ops.lerp([average.stored for average in averages], weights, momentum)
 
 
 def overwrite(averages: Sequence[Variable], variables: Sequence[Variable]) -> None:

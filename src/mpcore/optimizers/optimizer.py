@@ -180,7 +180,7 @@ class Optimizer(Settings):
                 "When passing `grads` without `trainable_variables`, the optimizer "
                 "must be built. Call `optimizer.build(trainable_variables)` first"
             )
-        if not grads and not variables:
+        if not grads:
             return [], []
         result = match(grads, variables)
         self.build(variables)
@@ -271,7 +271,7 @@ class Optimizer(Settings):
         if steps:
             # All of them: what a variable without a gradient had summed up is dropped.
             for accumulator in self._accumulators:
-                accumulator.assign(np.zeros(accumulator.shape))
+                accumulator.stored.fill(0)
 
     def _update(
         self,

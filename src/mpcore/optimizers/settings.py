@@ -1,8 +1,9 @@
 """What an optimizer is configured with: checked, changed, and described."""
 
+import inspect
 import warnings
 from collections.abc import Iterable, Mapping
-from typing import Any, Self, TypedDict
+from typing import Any, ClassVar, Self, TypedDict
 
 from mpcore import ops, serialization
 from mpcore.optimizers import rates
@@ -44,6 +45,20 @@ class DecaySettings(SharedSettings, total=False):
 
 class Settings(Stateful):
     """The arguments all optimizers share; `Optimizer` documents them."""
+
+    __signature__: ClassVar[inspect.Signature]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Let `help` show the shared arguments where `__init__` says `**settings`."""
+        super().__init_subclass__(**kwargs)
+        own = inspect.signature(cls.__init__).parameters
+        if "settings" in own:
+            parameters = {n: p for n, p in own.items() if n not in ("self", "settings")}
+            for name, shared in inspect.signature(Settings).parameters.items():
+                if shared.kind is not inspect.Parameter.VAR_KEYWORD:
+                    shared = shared.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+                parameters.setdefault(name, shared)
+            cls.__signature__ = inspect.Signature(list(parameters.values()))
 
     def __init__(
         self,

@@ -1,26 +1,16 @@
 """Variables an optimizer owns: made and listed."""
 
-import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, overload
 
 from mpcore import dtypes, serialization
+from mpcore.naming import Names
 from mpcore.variable import Variable, name_scope
 
 # A name, or a callable of (shape, dtype).
 Initializer = str | Callable[..., Any]
 
-_names: Counter[str] = Counter()
-
-
-def unique_name(class_name: str) -> str:
-    """Return class_name in snake case, numbered from the second on: sgd, sgd_1."""
-    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", class_name)
-    name = words.lower()
-    number = _names[name]
-    _names[name] += 1
-    return f"{name}_{number}" if number else name
+_NAMES = Names()
 
 
 def _initializer(identifier: Initializer) -> Callable[..., Any]:
@@ -46,7 +36,7 @@ class SlotOwner:
         """Start with no variables, under `name` (None: a unique name)."""
         # Its presence tells __setattr__ that this constructor has run.
         self.__dict__["_variables"] = {}
-        self.name = unique_name(type(self).__name__) if name is None else name
+        self.name = _NAMES.of_class(type(self)) if name is None else name
 
     def __setattr__(self, name: str, value: object) -> None:
         """Set an attribute; a Variable set so becomes one of `variables`."""

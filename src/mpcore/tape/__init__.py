@@ -12,6 +12,7 @@ from mpcore.tape.gradient_tape import (
     needs_gradient,
     record,
 )
+from mpcore.tape.numpy_function import numpy_function
 from mpcore.tape.replay import Accumulate, Backward, Gradients, install_accumulate
 from mpcore.tape.tensor import Tensor, gradient_dtype, install_operators, unwrap
 
@@ -29,3 +30,5 @@ __all__ = [
     "record",
     "unwrap",
 ]
+
+install_operators({"__array_function__": numpy_function})

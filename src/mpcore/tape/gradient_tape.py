@@ -59,7 +59,8 @@ def record(
             if tape._recording:
                 followed = [isinstance(x, Tensor) and tape._follows(x) for x in inputs]
                 if any(followed):
-                    output = output or Tensor(value)
+                    if output is None:
+                        output = Tensor(value)
                     tape._append(output, inputs, followed, backward)
     if output is not None:
         return output
@@ -90,7 +91,8 @@ class GradientTape:
     Tapes nest, and each records. Gradients are arrays, not Tensors: gradients of
     gradients are not supported. A Variable must not be written between an op that read
     it and the `gradient` that goes through that op; this is a RuntimeError, since the
-    value the derivative needs is gone.
+    value the derivative needs is gone. Arrays are not copied: one that an op read must
+    not be written before `gradient` either, and nothing can notice if it is.
     """
 
     def __init__(
@@ -192,6 +194,17 @@ class GradientTape:
         self._followed.clear()
         self._used = False
 
+    def _refuse_second_order(self, sources: Sequence[Tensor]) -> None:
+        for other in _TAPES.stack:
+            if other is self or not other._recording:
+                continue
+            if any(other._follows(source) for source in sources):
+                raise RuntimeError(
+                    "Gradients of gradients are not supported: another GradientTape "
+                    "that follows a source is recording. Call `gradient` after it, or "
+                    "inside its `stop_recording()`."
+                )
+
     def gradient(
         self, target: object, sources: object, output_gradients: object = None
     ) -> Any:
@@ -216,7 +229,7 @@ class GradientTape:
         ------
         RuntimeError
             On the second call, if the tape is not persistent; if a Variable was written
-            after it had been read.
+            after it had been read; if another tape that follows a source is recording.
         TypeError, ValueError
             If a target or a source is no Tensor; if an output gradient does not fit.
         """
@@ -226,6 +239,7 @@ class GradientTape:
                 "persistent. Use GradientTape(persistent=True)."
             )
         leaves = _tensors(sources)
+        self._refuse_second_order(leaves)
         keys = frozenset(source._key for source in leaves)
         seeds = _seeds(target, output_gradients)
         replay = Replay(seeds, _needed(self._entries, keys), keys)
@@ -246,11 +260,11 @@ class GradientTape:
         return _pack(sources, iter(replay.results(leaves)))
 
 
-def _flatten(structure: object) -> Iterator[object]:
+def flatten(structure: object) -> Iterator[object]:
     """Yield the leaves of nested lists and tuples."""
     if isinstance(structure, list | tuple):
         for item in structure:
-            yield from _flatten(item)
+            yield from flatten(item)
     else:
         yield structure
 
@@ -266,7 +280,7 @@ def _pack(structure: object, leaves: Iterator[Any]) -> Any:
 def _tensors(sources: object) -> list[Tensor]:
     """Return the leaves of `sources`."""
     leaves = []
-    for source in _flatten(sources):
+    for source in flatten(sources):
         if not isinstance(source, Tensor):
             raise TypeError(
                 "`sources` must be Tensors or Variables; an array has to pass through "
@@ -287,11 +301,11 @@ def _needed(entries: Sequence[Entry], keys: frozenset[int]) -> set[int]:
 
 def _seeds(target: object, output_gradients: object) -> list[tuple[int, np.ndarray]]:
     """Return (key, gradient) of every target a tape could know."""
-    targets = list(_flatten(target))
+    targets = list(flatten(target))
     if output_gradients is None:
         given: list[object] = [None] * len(targets)
     elif isinstance(target, list | tuple):
-        given = list(_flatten(output_gradients))
+        given = list(flatten(output_gradients))
         if len(given) != len(targets):
             raise ValueError(
                 "`output_gradients` must have the structure of `target`. Received: "
@@ -311,6 +325,7 @@ def _seeds(target: object, output_gradients: object) -> list[tuple[int, np.ndarr
             seeds.append((x._key, np.ones(x.shape, dtype)))
             continue
         array = unwrap(gradient)
+        dtypes.canonical(array.dtype)
         if array.shape != x.shape:
             raise ValueError(
                 "An output gradient must have the shape of its target. Received: "

@@ -1,6 +1,7 @@
 """Tensor: an array whose history a tape can follow."""
 
 import itertools
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
@@ -16,6 +17,8 @@ class Tensor:
 
     Ops return Tensors where a tape records, or where a Tensor went in. Elsewhere they
     return plain arrays. Arithmetic operators and indexing are those of `mpcore.ops`.
+    Functions of NumPy take a Tensor as its array, and raise TypeError if a tape that
+    records follows it: they would lose the gradient. (`numpy.asarray` does not ask.)
 
     Parameters
     ----------
@@ -37,15 +40,11 @@ class Tensor:
     version: int
 
     def __init__(self, value: object) -> None:
-        if isinstance(value, Tensor):
-            array = value.value
-        elif isinstance(value, np.ndarray | np.generic):
-            array = np.asarray(value)
-        else:
-            array = np.asarray(value)
+        array = unwrap(value)
+        if not isinstance(value, Tensor | np.ndarray | np.generic):
             if array.dtype == np.float64:
                 array = array.astype(dtypes.numpy_dtype(dtypes.floatx()))
-        dtypes.canonical(array.dtype)
+        dtypes.of_array(array)
         self._value = array
         self._key = next(_keys)
 
@@ -115,7 +114,7 @@ class Tensor:
 
 
 def install_operators(operators: Mapping[str, Callable[..., object]]) -> None:
-    """Give Tensor its operators; `mpcore.ops` does.
+    """Give Tensor operators that know more than this file does.
 
     Parameters
     ----------
@@ -129,11 +128,27 @@ def install_operators(operators: Mapping[str, Callable[..., object]]) -> None:
 def unwrap(x: object) -> np.ndarray:
     """Return the array in `x`: `.value` of a Tensor, else ``numpy.asarray(x)``.
 
-    A Variable is read in the dtype of the autocast scope.
+    A Variable is read in the dtype of the autocast scope. A subclass of ndarray counts
+    as the plain array it holds, except one whose mask would be lost.
+
+    Raises
+    ------
+    TypeError
+        If `x` is a masked array.
     """
     if isinstance(x, Tensor):
         return x.value
+    if type(x) is not np.ndarray and "numpy.ma" in sys.modules:
+        _refuse_mask(x)
     return np.asarray(x)
+
+
+def _refuse_mask(x: object) -> None:
+    if isinstance(x, np.ma.MaskedArray):
+        raise TypeError(
+            "Masked arrays are not supported, since the mask would be lost. Fill them "
+            f"first, as in x.filled(0). Received: dtype={x.dtype}, shape={x.shape}"
+        )
 
 
 def gradient_dtype(x: object) -> np.dtype:

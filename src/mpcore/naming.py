@@ -1,13 +1,12 @@
-"""Names of layers: snake case of the class, unique in the process."""
+"""Names of variables, layers, and optimizers."""
 
 import re
+import threading
 from collections import Counter
-
-_counts: Counter[str] = Counter()
 
 
 def snake_case(name: str) -> str:
-    """Return `name` in snake case: 'BatchNorm' -> 'batch_norm'."""
+    """Return `name` in snake case: 'BatchNorm' -> 'batch_norm', 'SGD' -> 'sgd'."""
     name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
     return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).lower()
 
@@ -19,13 +18,25 @@ def numbered(base: str, counts: Counter[str]) -> str:
     return f"{base}_{count}" if count else base
 
 
-def unique_name(cls: type) -> str:
-    """Return the next free name for an object of `cls`."""
-    return numbered(snake_case(cls.__name__).lstrip("_"), _counts)
+class Names:
+    """Names of one kind of object, each given out once in the process."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def unique(self, base: str) -> str:
+        """Return the next free name that begins with `base`."""
+        with self._lock:
+            return numbered(base, self._counts)
+
+    def of_class(self, cls: type) -> str:
+        """Return the next free name for an object of a class."""
+        return self.unique(snake_case(cls.__name__).lstrip("_"))
 
 
 def checked_name(name: object) -> str:
-    """Return `name` if it can name a layer.
+    """Return `name` if it can be part of a path.
 
     Raises
     ------
