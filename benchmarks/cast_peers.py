@@ -4,10 +4,10 @@
 
 All candidates of a case run in turn, round after round, so that a slow phase of the
 machine meets them alike; the medians of the rounds are compared. GB/s counts bytes read
-and written. mpcore is called through its C function. `copy` moves as many bytes with
-non-temporal stores and prefetching, by a few lines of C that this script compiles: what
-memory gives. With one thread its CPU time is taken, so that other processes disturb
-less.
+and written. mpcore's C function is called in a loop in C. `copy` moves as many bytes
+with non-temporal stores and prefetching: what memory gives. Both are a few lines of C
+that this script compiles. With one thread its CPU time is taken, so that other
+processes disturb less.
 """
 
 from __future__ import annotations
@@ -74,31 +74,43 @@ BARS = {
 }
 OTHER_BAR = (None, 1.45)
 
-COPY = """
+HELPER = """
 #include <immintrin.h>
 #include <stdint.h>
-/* Reads `from` bytes and writes `to` bytes, both multiples of 512, 64-byte aligned. */
+typedef int32_t (*cast_function)(void*, int64_t, const void*, int32_t, void*, int32_t);
+int32_t repeat(cast_function cast, int64_t times, int64_t n, const void* src,
+               int32_t from, void* dst, int32_t to) {
+  int32_t status = 0;
+  for (int64_t i = 0; i < times; ++i) status |= cast(0, n, src, from, dst, to);
+  return status;
+}
+/* Reads `from` bytes and writes `to` bytes at eight places at once; both are multiples
+   of 512, and one is a multiple of the other; 64-byte aligned. */
 __attribute__((target("avx512f")))
 void copy(const char* src, int64_t from, char* dst, int64_t to) {
-  const int64_t big = from > to ? from : to, steps = big / 64;
-  const int64_t f = big / from, t = big / to; /* one line in f or t steps */
-  __m512i x = _mm512_setzero_si512();
-  for (int64_t i = 0; i < steps; ++i) {
-    if (i % f == 0) {
-      _mm_prefetch(src + i / f * 64 + 2048, _MM_HINT_T0);
-      x = _mm512_xor_si512(x, _mm512_load_si512(src + i / f * 64));
+  const int64_t lines = (from < to ? from : to) / 64 / 8, f = from / 8, t = to / 8;
+  const int64_t reads = from > to ? from / to : 1, writes = to > from ? to / from : 1;
+  for (int64_t i = 0; i < lines; ++i) {
+    for (int64_t s = 0; s < 8; ++s) {
+      const char* r = src + s * f + i * reads * 64;
+      char* w = dst + s * t + i * writes * 64;
+      __m512i x = _mm512_setzero_si512();
+      for (int64_t k = 0; k < reads; ++k) {
+        _mm_prefetch(r + k * 64 + 2048, _MM_HINT_T0);
+        x = _mm512_xor_si512(x, _mm512_load_si512(r + k * 64));
+      }
+      for (int64_t k = 0; k < writes; ++k) _mm512_stream_si512((void*)(w + k * 64), x);
     }
-    if (i % t == 0) _mm512_stream_si512((void*)(dst + i / t * 64), x);
   }
   _mm_sfence();
 }
 """
 
 
-def compile_copy(folder: Path) -> ctypes.CDLL:
-    """Return the library with the copy."""
-    source, library = folder / "copy.c", folder / "copy.so"
-    source.write_text(COPY)
+def compile_helper(folder: Path) -> ctypes.CDLL:
+    """Return the library with the copy and the loop around mpcore's function."""
+    source, library = folder / "helper.c", folder / "helper.so"
+    source.write_text(HELPER)
     compiler = os.environ.get("CC", "cc")
     subprocess.run(
         [compiler, "-O2", "-shared", "-fPIC", source, "-o", library], check=True
@@ -138,50 +150,51 @@ def torch_cast(x: np.ndarray, y: np.ndarray) -> Callable[[], object] | None:
     return lambda: target.copy_(source)
 
 
-def candidates(
-    library: ctypes.CDLL, copier: ctypes.CDLL, x: np.ndarray, y: np.ndarray
-) -> dict[str, Callable[[], object]]:
-    """Return what is compared, by name."""
-    size = ctypes.c_int64
-    address = ctypes.c_void_p
-    call = (
-        *(None, size(x.size), address(x.ctypes.data), CODES[x.dtype.name]),
-        *(address(y.ctypes.data), CODES[y.dtype.name]),
-    )
-    move = (
-        address(x.ctypes.data),
-        size(x.nbytes),
-        address(y.ctypes.data),
-        size(y.nbytes),
-    )
+def times(call: Callable[[], object]) -> Callable[[int], None]:
+    """Return a function that makes the call as often as it is told."""
 
-    def mine() -> None:
-        if library.mpcore_cast(*call) != 0:
+    def repeated(repeats: int) -> None:
+        for _ in range(repeats):
+            call()
+
+    return repeated
+
+
+def candidates(
+    library: ctypes.CDLL, helper: ctypes.CDLL, x: np.ndarray, y: np.ndarray
+) -> dict[str, Callable[[int], None]]:
+    """Return what is compared, by name; each takes a number of repeats."""
+    size, address = ctypes.c_int64, ctypes.c_void_p
+    source, target = address(x.ctypes.data), address(y.ctypes.data)
+    codes = CODES[x.dtype.name], CODES[y.dtype.name]
+    cast = ctypes.cast(library.mpcore_cast, address)
+
+    def mine(repeats: int) -> None:
+        counts = size(repeats), size(x.size)
+        if helper.repeat(cast, *counts, source, codes[0], target, codes[1]) != 0:
             raise RuntimeError("mpcore_cast failed")
 
-    def numpy_cast() -> None:
-        np.copyto(y, x, casting="unsafe")
-
-    found: dict[str, Callable[[], object]] = {"mpcore": mine, "numpy": numpy_cast}
-    found["copy"] = lambda: copier.copy(*move)
+    found = {"mpcore": mine}
+    found["numpy"] = times(lambda: np.copyto(y, x, casting="unsafe"))
+    moved = size(x.nbytes), size(y.nbytes)
+    found["copy"] = times(lambda: helper.copy(source, moved[0], target, moved[1]))
     theirs = torch_cast(x, y)
     if theirs is not None:
-        found["torch"] = theirs
+        found["torch"] = times(theirs)
     return found
 
 
 def seconds(
-    function: Callable[[], object], repeats: int, clock: Callable[[], float]
+    function: Callable[[int], None], repeats: int, clock: Callable[[], float]
 ) -> float:
     """Return the time of one call."""
     start = clock()
-    for _ in range(repeats):
-        function()
+    function(repeats)
     return (clock() - start) / repeats
 
 
 def measure(
-    functions: dict[str, Callable[[], object]],
+    functions: dict[str, Callable[[int], None]],
     moved: int,
     rounds: int,
     repeats: int,
@@ -189,18 +202,18 @@ def measure(
 ) -> dict[str, dict[str, float]]:
     """Return GB/s by candidate: median, lowest, and highest of the rounds."""
     for function in functions.values():
-        function()
-    times: dict[str, list[float]] = {name: [] for name in functions}
+        function(1)
+    measured: dict[str, list[float]] = {name: [] for name in functions}
     for _ in range(rounds):
         for name, function in functions.items():
-            times[name].append(seconds(function, repeats, clock))
+            measured[name].append(seconds(function, repeats, clock))
     return {
         name: {
             "median": moved / statistics.median(taken) * 1e-9,
             "low": moved / max(taken) * 1e-9,
             "high": moved / min(taken) * 1e-9,
         }
-        for name, taken in times.items()
+        for name, taken in measured.items()
     }
 
 
@@ -229,7 +242,7 @@ def main() -> None:
     rows = []
     print(f"load {os.getloadavg()[0]:.2f}, threads {options.threads}, GB/s")
     with tempfile.TemporaryDirectory() as folder:
-        copier = compile_copy(Path(folder))
+        helper = compile_helper(Path(folder))
         for size in (1024, 16384, 1 << 20, options.large):
             small = size <= 1 << 20
             rounds = options.rounds or (5 if options.quick else 15 if small else 9)
@@ -237,7 +250,7 @@ def main() -> None:
                 x = source_values(size, np.dtype(getattr(ml_dtypes, source, source)))
                 y = aligned(size, np.dtype(getattr(ml_dtypes, target, target)))
                 repeats = max(1, (1 << 21) // size)
-                functions = candidates(library, copier, x, y)
+                functions = candidates(library, helper, x, y)
                 moved = x.nbytes + y.nbytes
                 found = measure(functions, moved, rounds, repeats, clock)
                 row = {"from": source, "to": target, "n": size, "gb_per_s": found}
