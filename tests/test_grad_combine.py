@@ -149,9 +149,9 @@ def test_accumulate_multiplier_that_is_not_finite_raises(factor: float) -> None:
 
 
 def test_multiplier_infinite_in_float32_raises_unless_all_is_float64() -> None:
-    x, wide = np.zeros(3, F32), np.ones(3, F64)
+    x, y, wide = np.zeros(3, F32), np.zeros(3, F32), np.ones(3, F64)
     with pytest.raises(ValueError, match="multiplier must be finite"):
-        ops.accumulate([wide, x], [x, x], 1e39)
+        ops.accumulate([wide, x], [y, y], 1e39)
     with pytest.raises(ValueError, match="multiplier must be finite"):
         ops.unscale([x], 1e39, out=[x])
     assert (wide == 1).all()
@@ -184,12 +184,26 @@ def test_combine_takes_memory_maps_but_no_masked_arrays(
     assert (masked.data == 1).all()
 
 
-def test_combine_refuses_partial_overlap() -> None:
-    base = np.arange(6, dtype=F32)
+def test_combine_refuses_places_that_overlap_anything_else() -> None:
+    base, apart = np.arange(6, dtype=F32), np.ones(6, F32)
+    whole = base[:]
+    refused = [
+        ([base[1:]], [base[:-1]]),
+        ([base, apart], [apart, base]),  # the total of one is the gradient of another
+        ([apart, base], [whole, apart[::-1]]),
+        ([base, base[2:3]], [apart, apart[:1]]),
+        ([base, base], [apart, apart]),
+    ]
     for operation in (ops.accumulate, ops.lerp):
-        with pytest.raises(ValueError, match="overlap"):
-            operation([base[1:]], [base[:-1]], 0.5)
-    assert base.tolist() == [0, 1, 2, 3, 4, 5]
+        for totals, arrays in refused:
+            with pytest.raises(ValueError, match="overlap"):
+                operation(totals, arrays, 0.5)
+        assert base.tolist() == [0, 1, 2, 3, 4, 5]
+        assert (apart == 1).all()
+    # One gradient for several totals, neighbours, and a total into itself are fine.
+    ops.accumulate([base[:3], base[3:]], [apart[:3], apart[:3]], 1.0)
+    ops.accumulate([base], [base], 1.0)
+    assert base.tolist() == [2, 4, 6, 8, 10, 12]
 
 
 VARIABLES = pytest.mark.parametrize(

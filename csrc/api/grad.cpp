@@ -6,6 +6,7 @@
 #include <cfloat>
 #include <cinttypes>
 #include <cmath>
+#include <vector>
 
 #include "api/check.h"
 #include "api/partition.h"
@@ -54,10 +55,17 @@ mpcore_status check_tensors(const char* function, const char* list, int64_t coun
   return MPCORE_OK;
 }
 
-// Tensors that are written from others: pairs of equal size that are the same or lie apart.
+// Tensors that are written from others: pairs of equal size. One is its tensor itself, or lies
+// apart from all tensors; and from all that are written, or results would depend on who is first.
 mpcore_status check_written(const char* function, const char* list, int64_t count,
                             const mpcore_tensor_ref* written, const mpcore_tensor_ref* tensors) {
   if (const auto s = check_tensors(function, list, count, written)) return s;
+  struct Range {
+    uintptr_t begin, end;
+    int64_t written;  // which one, or -1: only read
+  };
+  std::vector<Range> ranges;
+  ranges.reserve(static_cast<size_t>(2 * count));
   for (int64_t t = 0; t < count; ++t) {
     const auto &x = tensors[t], &y = written[t];
     if (x.size != y.size)
@@ -65,12 +73,25 @@ mpcore_status check_written(const char* function, const char* list, int64_t coun
                   "%s: %s[%" PRId64 "].size must be that of its tensor (got %" PRId64
                   " for %" PRId64 ")",
                   function, list, t, y.size, x.size);
-    const bool same = x.data == y.data && x.dtype == y.dtype;
-    if (!same &&
-        ranges_overlap(x.data, x.size * dtype_size(x.dtype), y.data, y.size * dtype_size(y.dtype)))
+    if (x.size == 0) continue;
+    const auto range = [](const mpcore_tensor_ref& r, int64_t owner) {
+      const auto begin = reinterpret_cast<uintptr_t>(r.data);
+      return Range{begin, begin + static_cast<uintptr_t>(r.size * dtype_size(r.dtype)), owner};
+    };
+    ranges.push_back(range(y, t));
+    if (x.data != y.data || x.dtype != y.dtype) ranges.push_back(range(x, -1));
+  }
+  std::sort(ranges.begin(), ranges.end(),
+            [](const Range& x, const Range& y) { return x.begin < y.begin; });
+  Range last_written{0, 0, -1}, last_read{0, 0, -1};  // those that end last so far
+  for (const Range& range : ranges) {
+    const bool writes = range.written >= 0;
+    if (range.begin < last_written.end || (writes && range.begin < last_read.end))
       return fail(MPCORE_INVALID_ARGUMENT,
-                  "%s: %s[%" PRId64 "] must be its tensor itself or not overlap it", function, list,
-                  t);
+                  "%s: %s[%" PRId64 "] must be its tensor itself or overlap nothing", function,
+                  list, writes ? range.written : last_written.written);
+    Range& last = writes ? last_written : last_read;
+    if (range.end > last.end) last = range;
   }
   return MPCORE_OK;
 }

@@ -138,6 +138,13 @@ static void test_errors_name_the_field_and_write_nothing(void) {
   REFUSED(ref(b + 1, 2, MPCORE_DTYPE_F32), MPCORE_INVALID_ARGUMENT, "");
   REFUSED(ref(b + 2, 2, MPCORE_DTYPE_BF16), MPCORE_INVALID_ARGUMENT, "");
   REFUSED(ref(a + 2, 2, MPCORE_DTYPE_F16), MPCORE_UNSUPPORTED, ".dtype");
+  to[1] = from[0]; /* the output of one is the input of the other */
+  EXPECT(mpcore_accumulate(NULL, 2, to, from, 1.0) == MPCORE_INVALID_ARGUMENT);
+  EXPECT(error_names("mpcore_accumulate", "totals[1]"));
+  to[1] = to[0];
+  EXPECT(mpcore_unscale(NULL, 2, from, to, 1.0, NULL) == MPCORE_INVALID_ARGUMENT);
+  EXPECT(error_names("mpcore_unscale", "outputs["));
+  to[1] = good;
   EXPECT(mpcore_accumulate(NULL, 2, NULL, from, 1.0) == MPCORE_INVALID_ARGUMENT);
   EXPECT(mpcore_accumulate(NULL, 2, to, NULL, 1.0) == MPCORE_INVALID_ARGUMENT);
   EXPECT(mpcore_accumulate(NULL, -1, to, from, 1.0) == MPCORE_INVALID_ARGUMENT);

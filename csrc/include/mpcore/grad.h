@@ -28,7 +28,7 @@ MPCORE_API mpcore_status mpcore_all_finite(mpcore_context* ctx, int64_t count,
 /// all *results* are finite.
 ///
 /// @param outputs     NULL: in place. Else `count` tensors of the same sizes and dtypes; outputs[i]
-///                    is tensors[i] itself or overlaps no tensor.
+///                    is tensors[i] itself or overlaps nothing else.
 /// @param multiplier  Finite; in fp32 unless all tensors are f64.
 /// @param finite      1 or 0; may be NULL.
 MPCORE_API mpcore_status mpcore_unscale(mpcore_context* ctx, int64_t count,
@@ -40,9 +40,8 @@ MPCORE_API mpcore_status mpcore_unscale(mpcore_context* ctx, int64_t count,
 /// element and the multiplier as fp32 (an f64 one rounded), their product rounded to fp32, the sum
 /// rounded to fp32. Where it is f64: the same in f64. Infinities and NaN are not looked for.
 ///
-/// @param totals      `count` tensors, f32 or f64, read and written. They do not overlap each
-/// other;
-///                    totals[i] is tensors[i] itself or overlaps no tensor.
+/// @param totals      `count` tensors, f32 or f64, read and written. totals[i] is tensors[i] itself
+///                    or overlaps nothing else.
 /// @param tensors     `count` tensors of the same sizes, of any dtype a tensor may have.
 /// @param multiplier  Finite; in fp32 unless all totals are f64.
 MPCORE_API mpcore_status mpcore_accumulate(mpcore_context* ctx, int64_t count,

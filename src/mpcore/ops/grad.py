@@ -20,9 +20,6 @@ from mpcore.tape import unwrap
 # What the kernels raise for an array they cannot take as it is.
 _DOES_NOT_FIT = (TypeError, ValueError)
 
-# Types that are written in place; a mask of a subclass would be lost.
-_PLAIN = frozenset((np.ndarray, type(None)))
-
 
 def all_finite(arrays: Any) -> bool:
     """Return whether no element is infinite or NaN.
@@ -95,29 +92,20 @@ def unscale(
             "`out` must be as long as `arrays`. Received: lengths "
             f"{len(out)} and {len(arrays)}"
         )
-    in_place = out is not None and (
-        out is arrays or all(map(operator.is_, out, arrays))
-    )
-    if out is not None and in_place and _PLAIN.issuperset(map(type, out)):
-        present = [x for x in out if x is not None]
+    if out is not None:
         try:
-            return list(out), kernel.unscale(present, None, factor)
+            return _unscaled_into(arrays, out, factor)
         except _DOES_NOT_FIT:
             pass
     sources = [None if x is None else _floating(x) for x in arrays]
-    places = out if out is not None else [None] * len(sources)
     outputs: list[Output | None] = []
-    for i, (source, place) in enumerate(zip(sources, places, strict=True)):
+    for source, place in zip(sources, out or [None] * len(sources), strict=True):
         if source is None:
             outputs.append(None)
             continue
+        # By way of a temporary: the place may be the source of another.
         dtype = source.dtype.newbyteorder("=")
-        # In place is in place; any other overlap, also with the arrays of another
-        # result, goes through a temporary.
-        others = sources[:i] + sources[i + 1 :]
-        inputs = others if place is source else [source, *others]
-        inputs = [] if place is None else inputs
-        outputs.append(Output(place, source.shape, dtype, *inputs))
+        outputs.append(Output(place, source.shape, dtype, place))
     finite = kernel.unscale(
         [contiguous(x) for x in sources if x is not None],
         [o.array for o in outputs if o is not None],
@@ -250,6 +238,19 @@ def _finite(name: str, value: float) -> float:
     if not math.isfinite(number):
         raise ValueError(f"`{name}` must be finite. Received: {name}={number}")
     return number
+
+
+def _unscaled_into(
+    arrays: Sequence[Any], out: Sequence[Any], factor: float
+) -> tuple[list[np.ndarray | None], bool]:
+    """Unscale arrays that need no adapting into places that lie apart from others."""
+    present = [x for x in arrays if x is not None]
+    if out is arrays or all(map(operator.is_, out, arrays)):
+        return list(out), kernel.unscale(present, None, factor)
+    pairs = list(zip(arrays, out, strict=True))
+    places = [place for x, place in pairs if x is not None]
+    finite = kernel.unscale(present, places, factor)
+    return [None if x is None else place for x, place in pairs], finite
 
 
 def _norms(arrays: Sequence[Any]) -> tuple[np.ndarray, float]:
