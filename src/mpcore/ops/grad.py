@@ -20,9 +20,6 @@ from mpcore.tape import unwrap
 # What the kernels raise for an array they cannot take as it is.
 _DOES_NOT_FIT = (TypeError, ValueError)
 
-# Types that are written in place; a mask of a subclass would be lost.
-_PLAIN = frozenset((np.ndarray, type(None)))
-
 
 def all_finite(arrays: Any) -> bool:
     """Return whether no element is infinite or NaN.
@@ -95,10 +92,7 @@ def unscale(
             "`out` must be as long as `arrays`. Received: lengths "
             f"{len(out)} and {len(arrays)}"
         )
-    in_place = out is not None and (
-        out is arrays or all(map(operator.is_, out, arrays))
-    )
-    if out is not None and in_place and _PLAIN.issuperset(map(type, out)):
+    if out is not None and (out is arrays or all(map(operator.is_, out, arrays))):
         present = [x for x in out if x is not None]
         try:
             return list(out), kernel.unscale(present, None, factor)
