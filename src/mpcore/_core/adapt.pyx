@@ -1,4 +1,6 @@
 """What the modules of _core share: dtype codes, array checks, status to exception."""
+import sys
+
 import ml_dtypes
 import numpy as np
 
@@ -90,6 +92,11 @@ cdef int32_t dtype_code(cnp.dtype dtype, str name) except -1:
     return code
 
 
+cdef bint _is_masked(object array):
+    # numpy.ma is imported by whoever makes such an array.
+    return "numpy.ma" in sys.modules and isinstance(array, np.ma.MaskedArray)
+
+
 cdef str _label(str name, Py_ssize_t index):
     return name if index < 0 else f"{name}[{index}]"
 
@@ -99,6 +106,10 @@ cdef int32_t strided_code(object array, str name, Py_ssize_t index=-1) except -1
         raise TypeError(
             f"`{_label(name, index)}` must be an ndarray. "
             f"Received: {type(array).__name__}")
+    if not cnp.PyArray_CheckExact(array) and _is_masked(array):
+        raise TypeError(
+            f"`{_label(name, index)}` must not be a masked array, since the mask would "
+            f"be lost. Received: dtype={array.dtype}, shape={array.shape}")
     cdef int32_t code = _code((<cnp.ndarray>array).dtype)
     if code < 0:
         _refuse(

@@ -10,7 +10,6 @@ import numpy as np
 
 from mpcore._core import optim as kernel
 from mpcore.ops.arrays import contiguous
-from mpcore.tape import unwrap
 
 
 def sgd_step(
@@ -206,9 +205,7 @@ def _checked(
                 f"{len(state)}"
             )
         others = [grad, *state] if copy is None else [grad, copy, *state]
-        unwrap(param)  # refuses a masked array
         for other in others:
-            unwrap(other)
             if other.shape != param.shape:
                 raise ValueError(
                     "A gradient, a copy, and a state must have the shape of their "
