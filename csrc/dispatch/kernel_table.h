@@ -130,6 +130,7 @@ extern const KernelTable kAvx2Table;
 extern const KernelTable kAvx512Table;
 extern const KernelTable kAvx512Bf16Table;
 extern const KernelTable kAvx512Fp16Table;
+extern const KernelTable kAmxTable;
 
 }  // namespace mpcore
 

@@ -97,8 +97,8 @@ typedef struct mpcore_context_options {
   /// Threads that take part in a call, the caller included; 0: MPCORE_NUM_THREADS, else the CPUs
   /// this process may use (affinity mask and cgroup quota). At most 1024.
   int32_t num_threads;
-  /// Name of an ISA level, or NULL: MPCORE_ISA, else the highest this CPU can run that has kernels
-  /// of its own. (amx has none yet: it runs when named.)
+  /// Name of an ISA level, or NULL: MPCORE_ISA, else the highest this CPU can run. Choosing amx, by
+  /// name or as the highest, asks the operating system for it; refused, the level below is chosen.
   const char* isa;
   /// The host's own threads, used in place of mpcore's pool; NULL: mpcore's pool. `num_threads`
   /// still bounds the number of tasks a call is cut into.

@@ -22,7 +22,7 @@ def set_isa(name: str | None) -> None:
     ----------
     name : str or None
         One of `available_isas()`. None: the default again, which is ``MPCORE_ISA``, or
-        the highest level this CPU can run that has kernels of its own.
+        the highest level this CPU can run.
 
     Raises
     ------

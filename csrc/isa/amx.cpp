@@ -1,0 +1,19 @@
+// AVX-512 with BF16 and FP16 conversions and AMX tiles: Sapphire Rapids and later.
+#include "isa/f32x16_avx512.h"
+#include "kernels/table.inl.h"
+
+namespace mpcore {
+namespace {
+
+struct Level {
+  static constexpr const char* kName = "amx";
+  // Rows and vectors of a GEMM tile: 28 accumulators of 32 registers.
+  static constexpr int kChainRows = 14, kChainVectors = 2;
+  static constexpr int kPairRows = 7, kPairVectors = 2;
+};
+
+}  // namespace
+
+constinit const KernelTable kAmxTable = make_table<Level>();
+
+}  // namespace mpcore
