@@ -106,6 +106,13 @@ cdef extern from "mpcore/mpcore.h" nogil:
 
     int32_t mpcore_loss_scale_update(mpcore_loss_scale* state, int32_t finite)
 
+    # limits.h
+    int32_t mpcore_run_peak(
+        mpcore_context* ctx, int32_t peak, int64_t iterations, int64_t* operations)
+    int32_t mpcore_run_stream(
+        mpcore_context* ctx, int32_t stream, int64_t iterations, int64_t n,
+        float* const* arrays, int64_t* bytes)
+
     # nn.h
     int32_t mpcore_activation_forward(
         mpcore_context* ctx, int32_t activation, int64_t n, const void* x, void* y,
