@@ -96,7 +96,10 @@ def test_run_stream_takes_addresses_that_are_no_multiple_of_four():
         (lambda a: limits.run_stream("rad", 1, [a]), "`stream` must be one of read"),
         (lambda a: limits.run_stream("copy", 1, [a]), "must hold 2 arrays for 'copy'"),
         (lambda a: limits.run_stream("copy", 1, [a, a]), r"arrays\[0\] and arrays\[1"),
-        (lambda a: limits.run_stream("copy", 1, [a, a[1:]]), r"`arrays\[1\]` must have"),
+        (
+            lambda a: limits.run_stream("copy", 1, [a, a[1:]]),
+            r"`arrays\[1\]` must have",
+        ),
         (lambda a: limits.run_stream("read", -1, [a]), "iterations must be"),
         (
             lambda a: limits.run_stream("read", 1, [a.astype(np.float64)]),

@@ -74,6 +74,15 @@ mpcore_status check_activation(const char* function, mpcore_activation activatio
               function, activation);
 }
 
+mpcore_status check_matmul_precision(const char* function, mpcore_matmul_precision precision) {
+  if (precision >= MPCORE_MATMUL_PRECISION_DEFAULT && precision <= MPCORE_MATMUL_PRECISION_MEDIUM)
+    return MPCORE_OK;
+  return fail(
+      MPCORE_INVALID_ARGUMENT,
+      "%s: precision must be default (0), highest (1), high (2), or medium (3) (got %" PRId32 ")",
+      function, precision);
+}
+
 mpcore_status check_struct(const char* function, const char* name, const void* args,
                            uint32_t struct_size, uint32_t known) {
   if (struct_size < known || struct_size - known > kLargestGrowth) {

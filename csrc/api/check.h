@@ -33,6 +33,7 @@ mpcore_status check_pointer(const char* function, const char* name, const void* 
 // The dtype must be f32, f16, or bf16.
 mpcore_status check_compute_dtype(const char* function, const char* name, mpcore_dtype dtype);
 mpcore_status check_activation(const char* function, mpcore_activation activation);
+mpcore_status check_matmul_precision(const char* function, mpcore_matmul_precision precision);
 // struct_size: at least `known`; bytes beyond `known` must be zero (a newer caller's unused
 // fields).
 mpcore_status check_struct(const char* function, const char* name, const void* args,

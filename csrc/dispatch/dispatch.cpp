@@ -54,8 +54,7 @@ constexpr Level kLevels[] = {
     {"avx512", &kAvx512Table, kAvx512Needs},
     {"avx512_bf16", &kAvx512Bf16Table, kAvx512Bf16Needs},
     {"avx512_fp16", &kAvx512Fp16Table, kAvx512Fp16Needs},
-    // Its entries are those of the level below, so it is never the default: see default_level().
-    {"amx", &kAvx512Fp16Table, kAmxNeeds, true},
+    {"amx", &kAmxTable, kAmxNeeds, true},
 };
 
 #else
@@ -65,11 +64,6 @@ constexpr Level kLevels[] = {{"scalar", &kScalarTable, {}}};
 #endif
 
 constexpr int32_t kLevelCount = static_cast<int32_t>(std::size(kLevels));
-
-// A level that only repeats the one below it buys nothing for the permission it asks for.
-constexpr bool has_own_kernels(int32_t level) {
-  return level == 0 || kLevels[level].kernels != kLevels[level - 1].kernels;
-}
 
 }  // namespace
 
@@ -101,8 +95,7 @@ const char* level_lacks_here(int32_t level) {
 
 int32_t default_level() {
   int32_t level = kLevelCount - 1;
-  // The lowest level lacks nothing and has no level below it.
-  while (!has_own_kernels(level) || level_lacks_here(level) != nullptr) --level;
+  while (level_lacks_here(level) != nullptr) --level;  // the lowest lacks nothing
   return level;
 }
 

@@ -28,8 +28,8 @@ const char* level_lacks(int32_t level, const CpuFeatures& cpu);
 // and nothing else is missing. What was refused may be granted later, once the reason is gone.
 const char* level_lacks_here(int32_t level);
 
-// The level to use if nobody names one: the highest that can be selected on this machine and has
-// kernels of its own. The operating system is asked for AMX only if that level could be amx.
+// The level to use if nobody names one: the highest that can be selected on this machine. Asks the
+// operating system for AMX if that is all the amx level lacks.
 int32_t default_level();
 
 // Names of the levels that can be selected on this machine: "scalar, avx2".

@@ -22,18 +22,27 @@ constexpr int64_t kColumnSumRows = 64;
 // Bound on mr * nr: a tile of fp32 totals fits on the stack.
 constexpr int32_t kMaxGemmTile = 512;
 
-// The last step of a product: rows x cols of fp32 totals (row stride total_stride) through bias and
-// activation to D, rounded once.
+// Columns per leaf of the sum of squares of a product, within one row.
+constexpr int64_t kSquareColumns = 64;
+
+// The last step of a product: rows x cols of fp32 totals (row stride total_stride) become
+// z = alpha * total + beta * d + bias, and d = activation(z) + residual, rounded once.
 struct GemmEpilogue {
   const float* total;
   int64_t total_stride;
   int64_t rows, cols;
-  void* d;
-  int64_t d_row_stride, d_col_stride;
-  mpcore_dtype d_dtype;
-  const float* bias;  // cols fp32 values or nullptr
+  float alpha, beta;             // beta == 0: d is not read
+  mpcore_matrix d;               // data is at the first element of the range, as in the next two
+  mpcore_matrix residual;        // data nullptr: none; may be d
+  mpcore_matrix pre_activation;  // data nullptr: not wanted; receives z
+  const float* bias;             // cols fp32 values or nullptr
   mpcore_activation activation;
-  bool accumulate;  // D += total; D is f32
+  // nullptr, or for each row (squares_stride apart) a sum for every kSquareColumns columns of D.
+  // Each sixteen columns are added to the sum they belong to, so callers go from left to right and
+  // begin at multiples of sixteen. `column` is where the range begins in D.
+  double* squares;
+  int64_t squares_stride, column;
+  bool check_finite;
 };
 
 // How one summation order is computed. Packed operands are fp32 panels:
@@ -54,7 +63,8 @@ struct GemmKernels {
   // k_padded), zeros elsewhere: panel[p * width + i] = src[i * line_stride + p * k_stride].
   void (*pack)(const void* src, mpcore_dtype dtype, int64_t line_stride, int64_t k_stride,
                int64_t count, int64_t k, int64_t k_padded, int32_t width, float* panel);
-  void (*epilogue)(const GemmEpilogue& e);
+  // Is what was written to d finite? true unless asked by check_finite.
+  bool (*epilogue)(const GemmEpilogue& e);
 };
 
 constexpr int32_t kPeakCount = 3;
@@ -142,6 +152,7 @@ extern const KernelTable kAvx2Table;
 extern const KernelTable kAvx512Table;
 extern const KernelTable kAvx512Bf16Table;
 extern const KernelTable kAvx512Fp16Table;
+extern const KernelTable kAmxTable;
 
 }  // namespace mpcore
 

@@ -99,6 +99,8 @@ mpcore_status default_context(mpcore_context** out) {
   made->process = process;
   int32_t num_threads, level;
   if (seen != nullptr) {
+    made->precision.store(seen->precision.load(std::memory_order_relaxed),
+                          std::memory_order_relaxed);
     num_threads = seen->num_threads.load(std::memory_order_relaxed);
     level = seen->level.load(std::memory_order_relaxed);
   } else {
@@ -175,6 +177,19 @@ mpcore_status set_isa(mpcore_context* ctx, const char* isa) {
 mpcore_status get_isa(mpcore_context* ctx, const char** isa) {
   if (const mpcore_status status = resolve(ctx, &ctx)) return status;
   *isa = level_name(ctx->level.load(std::memory_order_relaxed));
+  return MPCORE_OK;
+}
+
+mpcore_status set_matmul_precision(mpcore_context* ctx, mpcore_matmul_precision precision) {
+  const Session session(ctx);
+  if (const mpcore_status status = session.check_outermost()) return status;
+  session.ctx_->precision.store(precision, std::memory_order_relaxed);
+  return MPCORE_OK;
+}
+
+mpcore_status get_matmul_precision(mpcore_context* ctx, mpcore_matmul_precision* precision) {
+  if (const mpcore_status status = resolve(ctx, &ctx)) return status;
+  *precision = ctx->precision.load(std::memory_order_relaxed);
   return MPCORE_OK;
 }
 

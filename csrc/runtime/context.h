@@ -8,6 +8,7 @@
 
 #include "dispatch/kernel_table.h"
 #include "mpcore/base.h"
+#include "mpcore/gemm.h"
 #include "runtime/fpenv.h"
 
 namespace mpcore {
@@ -19,6 +20,8 @@ mpcore_status set_num_threads(mpcore_context* ctx, int32_t num_threads);
 mpcore_status get_num_threads(mpcore_context* ctx, int32_t* num_threads);
 mpcore_status set_isa(mpcore_context* ctx, const char* isa);
 mpcore_status get_isa(mpcore_context* ctx, const char** isa);
+mpcore_status set_matmul_precision(mpcore_context* ctx, mpcore_matmul_precision precision);
+mpcore_status get_matmul_precision(mpcore_context* ctx, mpcore_matmul_precision* precision);
 
 // A context that a thread is inside of, and those around it, innermost first. Tasks on other
 // threads see the chain of the thread that shared them out.
@@ -41,6 +44,8 @@ class Session {
   mpcore_status status() const { return status_; }
   const KernelTable& kernels() const { return *kernels_; }
   int32_t num_threads() const { return num_threads_; }
+  // The context's setting: HIGHEST, HIGH, or MEDIUM.
+  mpcore_matmul_precision matmul_precision() const;
 
   // Runs body(i) once for each i in [0, n), under `mode`, and returns when all are done. `body`
   // must not throw. Which thread runs which i is unspecified: results may depend on i only.
@@ -65,6 +70,7 @@ class Session {
  private:
   friend mpcore_status set_num_threads(mpcore_context* ctx, int32_t num_threads);
   friend mpcore_status set_isa(mpcore_context* ctx, const char* isa);
+  friend mpcore_status set_matmul_precision(mpcore_context* ctx, mpcore_matmul_precision precision);
 
   struct Job;
   struct Workspace;

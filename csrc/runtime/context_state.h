@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "mpcore/base.h"
+#include "mpcore/gemm.h"
 #include "runtime/threads.h"
 
 struct mpcore_context {
@@ -23,6 +24,7 @@ struct mpcore_context {
   // Settings. Changed from inside only; atomic, since they may be read from outside.
   std::atomic<int32_t> num_threads{1};
   std::atomic<int32_t> level{0};
+  std::atomic<mpcore_matmul_precision> precision{MPCORE_MATMUL_PRECISION_HIGHEST};
 
   mpcore_parallel_for parallel_for = nullptr;
   void* host = nullptr;

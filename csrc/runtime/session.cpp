@@ -135,6 +135,10 @@ Session::~Session() {
   if (!nested_) leave(*ctx_);
 }
 
+mpcore_matmul_precision Session::matmul_precision() const {
+  return ctx_->precision.load(std::memory_order_relaxed);
+}
+
 mpcore_status Session::check_outermost() const {
   if (status_ != MPCORE_OK) return status_;
   if (!nested_) return MPCORE_OK;

@@ -43,12 +43,12 @@ static void make_spirals(float* x, int64_t* labels, uint64_t* seed) {
 }
 
 static mpcore_matrix row_major(const void* data, int64_t cols, mpcore_dtype dtype) {
-  const mpcore_matrix m = {(void*)data, cols, 1, dtype, 0};
+  const mpcore_matrix m = {(void*)data, cols, 1, 0, dtype, 0};
   return m;
 }
 
 static mpcore_matrix transposed(mpcore_matrix m) {
-  const mpcore_matrix t = {m.data, m.col_stride, m.row_stride, m.dtype, 0};
+  const mpcore_matrix t = {m.data, m.col_stride, m.row_stride, 0, m.dtype, 0};
   return t;
 }
 
@@ -59,12 +59,14 @@ static void product(int64_t m, int64_t n, int64_t k, mpcore_matrix a, mpcore_mat
   memset(&args, 0, sizeof args);
   args.struct_size = sizeof args;
   args.activation = activation;
+  args.batch = 1;
   args.m = m;
   args.n = n;
   args.k = k;
   args.a = a;
   args.b = b;
   args.d = d;
+  args.alpha = 1.0f;
   args.bias = bias;
   args.bias_dtype = MPCORE_DTYPE_F32;
   check(mpcore_gemm(NULL, &args));

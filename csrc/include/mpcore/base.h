@@ -68,6 +68,10 @@ enum {
 MPCORE_API int32_t mpcore_version(void);
 /// Version of the binary interface; equals the number in the library's SONAME.
 MPCORE_API int32_t mpcore_abi_version(void);
+/// How the library that was loaded was built: compiler and its version, CMake build type, compiler
+/// flags, and git commit ("unknown" outside a clone). Static strings; any output may be NULL.
+MPCORE_API mpcore_status mpcore_build_info(const char** compiler, const char** type,
+                                           const char** flags, const char** commit);
 /// Name of a status, "MPCORE_OK" for 0; "unknown status" for a value this version does not know.
 MPCORE_API const char* mpcore_status_name(mpcore_status status);
 /// What the last failed call on this thread had to say; "" if none failed. Valid until the next
@@ -97,8 +101,8 @@ typedef struct mpcore_context_options {
   /// Threads that take part in a call, the caller included; 0: MPCORE_NUM_THREADS, else the CPUs
   /// this process may use (affinity mask and cgroup quota). At most 1024.
   int32_t num_threads;
-  /// Name of an ISA level, or NULL: MPCORE_ISA, else the highest this CPU can run that has kernels
-  /// of its own. (amx has none yet: it runs when named.)
+  /// Name of an ISA level, or NULL: MPCORE_ISA, else the highest this CPU can run. Choosing amx, by
+  /// name or as the highest, asks the operating system for it; refused, the level below is chosen.
   const char* isa;
   /// The host's own threads, used in place of mpcore's pool; NULL: mpcore's pool. `num_threads`
   /// still bounds the number of tasks a call is cut into.

@@ -27,6 +27,8 @@ cdef extern from "mpcore/mpcore.h" nogil:
 
     # base.h
     int32_t mpcore_version()
+    int32_t mpcore_build_info(
+        const char** compiler, const char** type, const char** flags, const char** commit)
     const char* mpcore_status_name(int32_t status)
     const char* mpcore_last_error()
     const char* mpcore_dtype_name(int32_t dtype)
@@ -56,20 +58,28 @@ cdef extern from "mpcore/mpcore.h" nogil:
         void* data
         int64_t row_stride
         int64_t col_stride
+        int64_t batch_stride
         int32_t dtype
 
     ctypedef struct mpcore_gemm_args:
         uint32_t struct_size
         int32_t activation
+        int64_t batch
         int64_t m
         int64_t n
         int64_t k
         mpcore_matrix a
         mpcore_matrix b
         mpcore_matrix d
+        float alpha
+        float beta
         const void* bias
         int32_t bias_dtype
-        int32_t accumulate
+        int32_t precision
+        mpcore_matrix residual
+        mpcore_matrix pre_activation
+        int32_t* finite
+        double* sum_squares
 
     int32_t mpcore_gemm(mpcore_context* ctx, const mpcore_gemm_args* args)
 

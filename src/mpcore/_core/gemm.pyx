@@ -42,7 +42,9 @@ def gemm(
     memset(&args, 0, sizeof(args))
     args.struct_size = sizeof(args)
     args.activation = activation
-    args.accumulate = accumulate
+    args.batch = 1
+    args.alpha = 1
+    args.beta = accumulate
     _fill(&args.a, a, "a")
     _fill(&args.b, b, "b")
     _fill(&args.d, d, "d")

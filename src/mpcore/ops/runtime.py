@@ -10,6 +10,11 @@ def version() -> str:
     return _runtime.version()
 
 
+def build_info() -> dict[str, str]:
+    """Return ``compiler``, build ``type``, ``flags``, and ``commit`` of the core."""
+    return _runtime.build_info()
+
+
 def get_isa() -> str:
     """Return the name of the ISA level the kernels use."""
     return _runtime.get_isa()
@@ -22,7 +27,7 @@ def set_isa(name: str | None) -> None:
     ----------
     name : str or None
         One of `available_isas()`. None: the default again, which is ``MPCORE_ISA``, or
-        the highest level this CPU can run that has kernels of its own.
+        the highest level this CPU can run.
 
     Raises
     ------

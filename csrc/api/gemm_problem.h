@@ -1,0 +1,63 @@
+// One product of a call whose arguments have been checked, as every path sees it.
+#ifndef MPCORE_API_GEMM_PROBLEM_H_
+#define MPCORE_API_GEMM_PROBLEM_H_
+
+#include <stdint.h>
+
+#include <atomic>
+
+#include "api/check.h"
+#include "dispatch/kernel_table.h"
+#include "mpcore/gemm.h"
+
+namespace mpcore {
+
+inline void* element(const mpcore_matrix& x, int64_t i, int64_t j) {
+  return static_cast<char*>(x.data) + (i * x.row_stride + j * x.col_stride) * dtype_size(x.dtype);
+}
+
+// Sums of squares that a row of n columns has; see GemmEpilogue.
+constexpr int64_t square_leaves(int64_t n) { return ceil_div(n, kSquareColumns); }
+
+struct GemmProblem {
+  int64_t m, n, k;
+  mpcore_matrix a, b, d, residual, pre_activation;
+  float alpha, beta;
+  const float* bias;  // n values or nullptr
+  mpcore_activation activation;
+  mpcore_matmul_precision precision;  // never DEFAULT
+  double* squares;                    // nullptr, or m x square_leaves(n) sums, zero at first
+  std::atomic<bool>* non_finite;      // nullptr, or set once an element of d is not finite
+
+  // Finishes D[i : i + rows, j : j + cols] from its totals; j is a multiple of sixteen. With
+  // squares, two threads must not be in the same kSquareColumns columns of a row.
+  void finish(const GemmKernels& kernels, int64_t i, int64_t j, int64_t rows, int64_t cols,
+              const float* total, int64_t total_stride) const {
+    const auto from = [&](mpcore_matrix x) {
+      if (x.data != nullptr) x.data = element(x, i, j);
+      return x;
+    };
+    const int64_t leaves = square_leaves(n);
+    const bool finite =
+        kernels.epilogue({.total = total,
+                          .total_stride = total_stride,
+                          .rows = rows,
+                          .cols = cols,
+                          .alpha = alpha,
+                          .beta = beta,
+                          .d = from(d),
+                          .residual = from(residual),
+                          .pre_activation = from(pre_activation),
+                          .bias = bias != nullptr ? bias + j : nullptr,
+                          .activation = activation,
+                          .squares = squares != nullptr ? squares + i * leaves : nullptr,
+                          .squares_stride = leaves,
+                          .column = j,
+                          .check_finite = non_finite != nullptr});
+    if (!finite) non_finite->store(true, std::memory_order_relaxed);
+  }
+};
+
+}  // namespace mpcore
+
+#endif  // MPCORE_API_GEMM_PROBLEM_H_
