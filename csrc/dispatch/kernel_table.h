@@ -8,6 +8,7 @@
 
 #include "mpcore/base.h"
 #include "mpcore/gemm.h"
+#include "mpcore/limits.h"
 
 namespace mpcore {
 
@@ -64,6 +65,16 @@ struct GemmKernels {
                int64_t count, int64_t k, int64_t k_padded, int32_t width, float* panel);
   // Is what was written to d finite? true unless asked by check_finite.
   bool (*epilogue)(const GemmEpilogue& e);
+};
+
+constexpr int32_t kPeakCount = 3;
+
+struct LimitKernels {
+  // Runs the probe and returns the floating-point operations done; nullptr where the level lacks
+  // the instruction.
+  int64_t (*peak[kPeakCount])(int64_t iterations);
+  // Passes over `arrays`, as many as the pattern names.
+  void (*stream)(mpcore_stream stream, int64_t iterations, int64_t n, float* const* arrays);
 };
 
 // Scalars of an update, already converted from the caller's doubles by api/, and one span of one
@@ -132,6 +143,7 @@ struct KernelTable {
                        const float* scale, float* loss, void* dx, mpcore_dtype dtype);
 
   GemmKernels gemm;
+  LimitKernels limits;
 };
 
 // One complete table per level; the only symbol an ISA unit exports.
