@@ -12,8 +12,14 @@ struct Level {
   static constexpr int kPairRows = 7, kPairVectors = 2;
 };
 
+constexpr KernelTable make_amx_table() {
+  KernelTable table = make_table<Level>();
+  table.tiles = &kAmxTiles;
+  return table;
+}
+
 }  // namespace
 
-constinit const KernelTable kAmxTable = make_table<Level>();
+constinit const KernelTable kAmxTable = make_amx_table();
 
 }  // namespace mpcore
