@@ -67,9 +67,22 @@ class _Decay(LearningRateSchedule):
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
+@dataclass(eq=False)
+class _PeriodicDecay(_Decay):
+    """A decay by the number of periods that have passed, whole ones if `staircase`."""
+
+    decay_steps: float
+    decay_rate: float
+    staircase: bool = False
+
+    def _periods(self, step: SupportsFloat) -> float:
+        p = float(step) / self.decay_steps
+        return math.floor(p) if self.staircase else p
+
+
 @register("schedules")
 @dataclass(eq=False)
-class ExponentialDecay(_Decay):
+class ExponentialDecay(_PeriodicDecay):
     """Multiplies the rate by `decay_rate` in every `decay_steps` steps.
 
     rate(s) = initial_learning_rate * decay_rate ** p, with p = s / decay_steps or, if
@@ -84,22 +97,17 @@ class ExponentialDecay(_Decay):
     name : str
     """
 
-    decay_steps: float
-    decay_rate: float
-    staircase: bool = False
     name: str = "ExponentialDecay"
 
     def __call__(self, step: SupportsFloat) -> float:
         """Return the learning rate of step `step`."""
-        p = float(step) / self.decay_steps
-        if self.staircase:
-            p = math.floor(p)
+        p = self._periods(step)
         return self.initial_learning_rate * math.pow(self.decay_rate, p)
 
 
 @register("schedules")
 @dataclass(eq=False)
-class InverseTimeDecay(_Decay):
+class InverseTimeDecay(_PeriodicDecay):
     """Divides the rate by a number that grows linearly.
 
     rate(s) = initial_learning_rate / (1 + decay_rate * p), with p = s / decay_steps or,
@@ -114,16 +122,11 @@ class InverseTimeDecay(_Decay):
     name : str
     """
 
-    decay_steps: float
-    decay_rate: float
-    staircase: bool = False
     name: str = "InverseTimeDecay"
 
     def __call__(self, step: SupportsFloat) -> float:
         """Return the learning rate of step `step`."""
-        p = float(step) / self.decay_steps
-        if self.staircase:
-            p = math.floor(p)
+        p = self._periods(step)
         return self.initial_learning_rate / (1.0 + self.decay_rate * p)
 
 
