@@ -11,6 +11,7 @@
 
 #include "dispatch/tile_kernels.h"
 #include "isa/amx_pack.h"
+#include "isa/f32x16_avx512.h"
 #include "kernels/vec.inl.h"
 
 namespace mpcore {

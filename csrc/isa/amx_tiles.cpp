@@ -2,7 +2,6 @@
 // whole level does not.
 #include "isa/amx_multiply.h"
 #include "isa/amx_pack.h"
-#include "isa/f32x16_avx512.h"
 
 namespace mpcore {
 namespace {
