@@ -299,12 +299,12 @@ class TileProduct {
 
   // Rows i..i + rows of the part, k from q on.
   PanelA panel_a(const Part& p, int64_t i, int64_t q, int64_t rows, const Lane& lane) {
-    const PanelA packed{lane.a, 64, kTileBytes, step_bytes_};
-    if (blocking_.ahead) {
-      const int64_t panel = ceil_div(p.depth, kStepDepth) * step_bytes_;
-      return {ahead_a_ + i / kPanelLines * panel + q / kStepDepth * step_bytes_, 64, kTileBytes,
-              step_bytes_};
-    }
+    const int64_t panel = ceil_div(p.depth, kStepDepth) * step_bytes_;
+    const auto packed = [&](const char* data) {
+      const int64_t step = step_bytes_ / 2;
+      return PanelA{data + q / kStepDepth * step, 64, panel / 2, step};
+    };
+    if (blocking_.ahead) return packed(ahead_a_ + i / kPanelLines * panel);
     if (direct_ && rows % (kPanelLines / 2) == 0) {
       const TileLines lines = lines_of_a(p.i + i, 0, rows, g_.k);
       if (tiles_.scan(scheme_, lines)) note_rows(p.i + i, 0, rows, g_.k);
@@ -312,7 +312,7 @@ class TileProduct {
       return {static_cast<const char*>(lines.data), row, row * kPanelLines / 2, 2 * kStepDepth};
     }
     pack_a(p.i + i, 0, rows, g_.k, lane.a);
-    return packed;
+    return packed(lane.a);
   }
 
   void multiply_into(TileRun run, float* tiles, int64_t n, TilePending& pending) {

@@ -2,9 +2,11 @@
 // that multiplies a panel of A by a run of panels of B. Serial; allocates and checks nothing.
 //
 // Operands become one to three bf16 parts whose sum they are ("split"); the tile unit multiplies
-// parts and accumulates in fp32. A panel is 32 lines (rows of A, columns of B), stored step by
-// step; a step is 32 k: for each part two tiles of sixteen lines, 1 KiB each. k beyond the end and
-// lines that do not exist are zero. Who fills a line never sees other lines.
+// parts and accumulates in fp32. A panel is 32 lines (rows of A, columns of B), two tiles wide; a
+// step is 32 k, and there is a tile of 1 KiB for each part, step, and sixteen lines. Panels of B are
+// stored [step][part][tile], those of A [tile][step][part], so that half a panel is contiguous and
+// can stay in L1 alone. k beyond the end and lines that do not exist are zero. Who fills a line
+// never sees other lines.
 #ifndef MPCORE_DISPATCH_TILE_KERNELS_H_
 #define MPCORE_DISPATCH_TILE_KERNELS_H_
 

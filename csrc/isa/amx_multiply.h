@@ -115,12 +115,14 @@ struct SixTerms {  // without mid low, low mid, low low
 
 // Puts one tile of totals away and begins it anew: from zero, or from `load`.
 #define MPCORE_TURN_TILE(tile)                                      \
-  if (store != nullptr && tile < pending.tiles)                     \
-    _tile_stored(tile, store + tile * kTotalsTile, 4 * kTotalsRow); \
-  if (load != nullptr) {                                            \
-    _tile_loadd(tile, load + tile * kTotalsTile, 4 * kTotalsRow);   \
-  } else {                                                          \
-    _tile_zero(tile);                                               \
+  if constexpr (kFirst) {                                           \
+    if (tile < turn.tiles)                                          \
+      _tile_stored(tile, turn.store + tile * kTotalsTile, kRowBytes); \
+    if (turn.load != nullptr) {                                     \
+      _tile_loadd(tile, turn.load + tile * kTotalsTile, kRowBytes); \
+    } else {                                                        \
+      _tile_zero(tile);                                             \
+    }                                                               \
   }
 
 template <class Terms, bool kTwoTiles>
@@ -133,10 +135,13 @@ class Multiplier {
     const char* b = static_cast<const char*>(r.b);
     const int32_t cols = output.cols;
     const int64_t d_bytes = kPanelLines * (output.d_dtype == MPCORE_DTYPE_F32 ? 4 : 2);
-    for (int64_t panel = 0; panel < r.panels; ++panel, b += r.b_panel) {
+    begin(r, b);
+    for (int64_t panel = 0; panel < r.panels; ++panel) {
       const int64_t left = cols - panel * kPanelLines;
       output.cols = static_cast<int32_t>(left < kPanelLines ? left : kPanelLines);
-      block(r, b, load, pending, buffer);
+      const char* const b_next = panel + 1 < r.panels ? b + r.b_panel : b;
+      block(r, b, b_next, load, pending, buffer);
+      b = b_next;
       pending.tiles = kTwoTiles ? 4 : 2;
       pending.output = output;
       if (load != nullptr) load += kTotalFloats;
@@ -150,76 +155,112 @@ class Multiplier {
   }
 
  private:
-  // Totals of one pair of panels, left in the registers.
-  static inline void block(const TileRun& r, const char* b, const float* load,
+  static constexpr int kRowBytes = 4 * kTotalsRow;
+
+  // What becomes of the tiles of totals when a block begins.
+  struct Turn {
+    int tiles;  // this many are put away
+    float* store;
+    const float* load;
+  };
+
+  // Totals of one pair of panels, left in the registers. The operands of the first product are
+  // there; those of the next block are fetched.
+  static inline void block(const TileRun& r, const char* b, const char* b_next, const float* load,
                            const TilePending& pending, float* buffer) {
     const char* a = static_cast<const char*>(r.a);
-    float* store = nullptr;
-    if (pending.tiles != 0) store = pending.output.rows == 0 ? pending.output.tiles : buffer;
+    const bool rows = pending.output.rows != 0;
+    const Turn turn{pending.tiles, rows ? buffer : pending.output.tiles, load};
     RowWriter writer(pending.output, buffer);
     const int rows_each = static_cast<int>((pending.output.rows + r.steps - 1) / r.steps);
-    first_step(r, a, b, load, store, pending);
-    if (store == buffer) writer.write(rows_each);
-    for (int64_t step = 1; step < r.steps; ++step) {
+    const int64_t b_step = Terms::kParts * kPartBytes;
+    if (r.steps == 1) {
+      terms<0, true>(r, a, b, a, b_next, turn);
+      writer.write(rows_each);
+      return;
+    }
+    terms<0, true>(r, a, b, a + r.a_step, b + b_step, turn);
+    writer.write(rows_each);
+    for (int64_t step = 2; step < r.steps; ++step) {
       a += r.a_step;
-      b += Terms::kParts * kPartBytes;
-      terms<0>(r, a, b);
-      if (store == buffer) writer.write(rows_each);
+      b += b_step;
+      terms<0, false>(r, a, b, a + r.a_step, b + b_step, turn);
+      writer.write(rows_each);
+    }
+    terms<0, false>(r, a + r.a_step, b + b_step, static_cast<const char*>(r.a), b_next, turn);
+    writer.write(rows_each);
+  }
+
+  static inline void load_second_a(const TileRun& r, const char* a) {
+    if (r.stream_half) {
+      _tile_stream_loadd(5, a + r.a_tile, r.a_row);
+    } else {
+      _tile_loadd(5, a + r.a_tile, r.a_row);
     }
   }
 
-  static inline void load_a(const TileRun& r, const char* a) {
+  static inline void begin(const TileRun& r, const char* b) {
+    const char* const a = static_cast<const char*>(r.a) + Terms::kA[0] * kTileBytes;
+    b += Terms::kB[0] * kPartBytes;
     _tile_loadd(4, a, r.a_row);
-    if constexpr (kTwoTiles) {
-      if (r.stream_half) {
-        _tile_stream_loadd(5, a + r.a_tile, r.a_row);
-      } else {
-        _tile_loadd(5, a + r.a_tile, r.a_row);
-      }
-    }
-  }
-  static inline void load_b(const char* b) {
     _tile_stream_loadd(6, b, 64);
+    if constexpr (kTwoTiles) load_second_a(r, a);
     _tile_stream_loadd(7, b + kTileBytes, 64);
   }
-  static inline void products() {
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_dpbf16ps(1, 4, 7);
-    if constexpr (kTwoTiles) {
-      _tile_dpbf16ps(2, 5, 6);
-      _tile_dpbf16ps(3, 5, 7);
-    }
+
+  // The terms of a step from kTerm on. a and b are the step's, a_next and b_next the next one's.
+  template <int kTerm, bool kFirst>
+  static inline void terms(const TileRun& r, const char* a, const char* b, const char* a_next,
+                           const char* b_next, const Turn& turn) {
+    constexpr bool kLast = kTerm + 1 == Terms::kCount;
+    constexpr int kNext = kLast ? 0 : kTerm + 1;
+    constexpr bool kNewA = kLast || Terms::kA[kNext] != Terms::kA[kTerm];
+    constexpr bool kNewB = kLast || Terms::kB[kNext] != Terms::kB[kTerm];
+    product<kFirst && kTerm == 0, kNewA, kNewB>(
+        r, (kLast ? a_next : a) + Terms::kA[kNext] * kTileBytes,
+        (kLast ? b_next : b) + Terms::kB[kNext] * kPartBytes, turn);
+    if constexpr (!kLast) terms<kTerm + 1, kFirst>(r, a, b, a_next, b_next, turn);
   }
 
-  static inline void first_step(const TileRun& r, const char* a, const char* b, const float* load,
-                                float* store, const TilePending& pending) {
-    constexpr int kFirstA = Terms::kA[0], kFirstB = Terms::kB[0];
-    load_a(r, a + kFirstA * kPartBytes);
-    load_b(b + kFirstB * kPartBytes);
+  // Four products. Each operand that the next ones do not use is replaced right after its last use
+  // here: tile loads wait for that, so any other order leaves gaps.
+  template <bool kFirst, bool kNewA, bool kNewB>
+  static inline void product(const TileRun& r, const char* a, const char* b, const Turn& turn) {
     MPCORE_TURN_TILE(0)
     _tile_dpbf16ps(0, 4, 6);
-    MPCORE_TURN_TILE(1)
-    _tile_dpbf16ps(1, 4, 7);
-    if constexpr (kTwoTiles) {
+    if constexpr (!kTwoTiles) {
+      if constexpr (kNewB) _tile_stream_loadd(6, b, 64);
+      MPCORE_TURN_TILE(1)
+      _tile_dpbf16ps(1, 4, 7);
+      if constexpr (kNewA) _tile_loadd(4, a, r.a_row);
+      if constexpr (kNewB) _tile_stream_loadd(7, b + kTileBytes, 64);
+      if constexpr (kFirst) {
+        if (turn.tiles == 4) {
+          _tile_stored(2, turn.store + 2 * kTotalsTile, kRowBytes);
+          _tile_stored(3, turn.store + 3 * kTotalsTile, kRowBytes);
+        }
+      }
+    } else if constexpr (kNewA) {
+      MPCORE_TURN_TILE(1)
+      _tile_dpbf16ps(1, 4, 7);
+      _tile_loadd(4, a, r.a_row);
       MPCORE_TURN_TILE(2)
       _tile_dpbf16ps(2, 5, 6);
+      if constexpr (kNewB) _tile_stream_loadd(6, b, 64);
       MPCORE_TURN_TILE(3)
       _tile_dpbf16ps(3, 5, 7);
-    } else if (pending.tiles == 4) {
-      _tile_stored(2, store + 2 * kTotalsTile, 4 * kTotalsRow);
-      _tile_stored(3, store + 3 * kTotalsTile, 4 * kTotalsRow);
+      load_second_a(r, a);
+      if constexpr (kNewB) _tile_stream_loadd(7, b + kTileBytes, 64);
+    } else {
+      MPCORE_TURN_TILE(2)
+      _tile_dpbf16ps(2, 5, 6);
+      _tile_stream_loadd(6, b, 64);
+      MPCORE_TURN_TILE(1)
+      _tile_dpbf16ps(1, 4, 7);
+      MPCORE_TURN_TILE(3)
+      _tile_dpbf16ps(3, 5, 7);
+      _tile_stream_loadd(7, b + kTileBytes, 64);
     }
-    if constexpr (Terms::kCount > 1) terms<1>(r, a, b);
-  }
-
-  template <int kTerm>
-  static inline void terms(const TileRun& r, const char* a, const char* b) {
-    constexpr int kA = Terms::kA[kTerm], kB = Terms::kB[kTerm];
-    constexpr int kBefore = kTerm > 0 ? kTerm - 1 : 0;
-    if constexpr (kTerm == 0 || kA != Terms::kA[kBefore]) load_a(r, a + kA * kPartBytes);
-    if constexpr (kTerm == 0 || kB != Terms::kB[kBefore]) load_b(b + kB * kPartBytes);
-    products();
-    if constexpr (kTerm + 1 < Terms::kCount) terms<kTerm + 1>(r, a, b);
   }
 };
 
@@ -235,7 +276,7 @@ void drain_kernel(TilePending& pending) {
     _tile_stored(3, store + 3 * kTotalsTile, 4 * kTotalsRow);
   }
   if (output.rows != 0) RowWriter(output, buffer).write(output.rows);
-  pending.tiles = 0;
+  pending = {};
 }
 
 #undef MPCORE_TURN_TILE

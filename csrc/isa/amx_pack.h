@@ -206,11 +206,12 @@ inline void load_tile(Source& source, const typename Source::T* p, int64_t line_
 // Packs one tile of each part.
 template <class Walk, bool kTranspose, class Source>
 inline void pack_tile(Source& source, const typename Source::T* p, int64_t line_stride,
-                      int64_t k_stride, int64_t lines, int64_t depth, char* tile) {
+                      int64_t k_stride, int64_t lines, int64_t depth, char* tile,
+                      int64_t part_bytes) {
   if constexpr (!kTranspose) {
     load_tile<Walk>(source, p, line_stride, k_stride, lines, depth,
                     [&](int part, int row, __m512i x) {
-                      _mm512_store_si512(tile + part * kPartBytes + row * 64, x);
+                      _mm512_store_si512(tile + part * part_bytes + row * 64, x);
                     });
   } else {
     __m512i rows[Source::kParts][kTileLines];
@@ -219,7 +220,7 @@ inline void pack_tile(Source& source, const typename Source::T* p, int64_t line_
     for (int part = 0; part < Source::kParts; ++part) {
       transpose(rows[part]);
       for (int i = 0; i < kTileLines; ++i)
-        _mm512_store_si512(tile + part * kPartBytes + i * 64, rows[part][i]);
+        _mm512_store_si512(tile + part * part_bytes + i * 64, rows[part][i]);
     }
   }
 }
@@ -253,21 +254,23 @@ inline void for_each_tile(const TileLines& x, int64_t count, Body&& body) {
 
 template <class Source>
 bool pack_lines(TileOperand operand, const TileLines& x, char* panels, int64_t panel_bytes) {
-  constexpr int64_t kStepBytes = Source::kParts * kPartBytes;
   Source source;
   const bool is_b = operand == TileOperand::kB;
+  const int64_t steps = (x.k + kStepDepth - 1) / kStepDepth;
+  const int64_t part_bytes = is_b ? kPartBytes : kTileBytes;
+  const int64_t tile_bytes = is_b ? kTileBytes : steps * Source::kParts * kTileBytes;
   // A last tile without lines is there all the same.
   TileLines padded = x;
   padded.count = (x.count + kPanelLines - 1) / kPanelLines * kPanelLines;
   for_each_tile<Source>(padded, x.count, [&](auto walk, int64_t k, int64_t line, auto... tile) {
     using Walk = decltype(walk);
     constexpr bool kIsAlong = __is_same(Walk, Along);
-    char* const to = panels + line / kPanelLines * panel_bytes + k / kStepDepth * kStepBytes +
-                     line % kPanelLines / kTileLines * kTileBytes;
+    char* const to = panels + line / kPanelLines * panel_bytes + k / kStepDepth * Source::kParts * part_bytes +
+                     line % kPanelLines / kTileLines * tile_bytes;
     if (kIsAlong == is_b) {
-      pack_tile<Walk, true>(source, tile..., to);
+      pack_tile<Walk, true>(source, tile..., to, part_bytes);
     } else {
-      pack_tile<Walk, false>(source, tile..., to);
+      pack_tile<Walk, false>(source, tile..., to, part_bytes);
     }
   });
   return source.special();
