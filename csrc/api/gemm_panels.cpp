@@ -77,9 +77,10 @@ class PanelProduct {
                   packed_a_ + i * padded);
       } else {
         const int64_t j = (panel - a_panels) * order_.nr;
-        kernels_.pack(element(g_.b, p0, j0 + j), g_.b.dtype, g_.b.col_stride, g_.b.row_stride,
-                      std::min<int64_t>(order_.nr, n - j), k, padded, order_.nr,
-                      packed_b_ + j * padded);
+        const int64_t cols = std::min<int64_t>(order_.nr, n - j);
+        clear_edges(packed_b_ + j * padded, cols, order_.nr, k, padded);
+        kernels_.pack(element(g_.b, p0, j0 + j), g_.b.dtype, g_.b.col_stride, g_.b.row_stride, cols,
+                      k, order_.nr, packed_b_ + j * padded);
       }
     };
     return for_each(a_panels + b_panels, m, n, k, pack_panel);
@@ -87,11 +88,17 @@ class PanelProduct {
 
   // Rows i..i + count of the chosen ones; a run of neighbours is packed at once.
   void pack_rows(int64_t i, int64_t p0, int64_t count, int64_t k, int64_t padded, float* panel) {
+    clear_edges(panel, count, order_.mr, k, padded);
     for (int64_t first = 0, run; first < count; first += run) {
       for (run = 1; first + run < count && follows(i + first + run);) ++run;
       kernels_.pack(element(g_.a, rows_[i + first], p0), g_.a.dtype, g_.a.row_stride,
-                    g_.a.col_stride, run, k, padded, order_.mr, panel + first);
+                    g_.a.col_stride, run, k, order_.mr, panel + first);
     }
+  }
+  // Zeros where a panel has no lines, or no k.
+  static void clear_edges(float* panel, int64_t count, int64_t width, int64_t k, int64_t padded) {
+    if (count < width) std::fill_n(panel, k * width, 0.0f);
+    std::fill_n(panel + k * width, (padded - k) * width, 0.0f);
   }
   bool follows(int64_t i) const { return rows_[i] == rows_[i - 1] + 1; }
 

@@ -26,8 +26,20 @@ struct GemmProblem {
   const float* bias;  // n values or nullptr
   mpcore_activation activation;
   mpcore_matmul_precision precision;  // never DEFAULT
-  double* squares;                    // nullptr, or m x square_leaves(n) sums, zero at first
+  double* squares;                    // nullptr, or a sum for each leaf of each row, zero at first
+  int64_t squares_stride;             // leaves between rows: square_leaves(n)
   std::atomic<bool>* non_finite;      // nullptr, or set once an element of d is not finite
+
+  // Columns [j, j + cols) of the product; j is a multiple of kSquareColumns.
+  GemmProblem columns(int64_t j, int64_t cols) const {
+    GemmProblem part = *this;
+    part.n = cols;
+    for (mpcore_matrix* x : {&part.b, &part.d, &part.residual, &part.pre_activation})
+      if (x->data != nullptr) x->data = element(*x, 0, j);
+    if (bias != nullptr) part.bias += j;
+    if (squares != nullptr) part.squares += j / kSquareColumns;
+    return part;
+  }
 
   // Finishes D[i : i + rows, j : j + cols] from its totals; j is a multiple of sixteen. With
   // squares, two threads must not be in the same kSquareColumns columns of a row.
@@ -37,7 +49,6 @@ struct GemmProblem {
       if (x.data != nullptr) x.data = element(x, i, j);
       return x;
     };
-    const int64_t leaves = square_leaves(n);
     const bool finite =
         kernels.epilogue({.total = total,
                           .total_stride = total_stride,
@@ -50,8 +61,8 @@ struct GemmProblem {
                           .pre_activation = from(pre_activation),
                           .bias = bias != nullptr ? bias + j : nullptr,
                           .activation = activation,
-                          .squares = squares != nullptr ? squares + i * leaves : nullptr,
-                          .squares_stride = leaves,
+                          .squares = squares != nullptr ? squares + i * squares_stride : nullptr,
+                          .squares_stride = squares_stride,
                           .column = j,
                           .check_finite = non_finite != nullptr});
     if (!finite) non_finite->store(true, std::memory_order_relaxed);

@@ -6,6 +6,7 @@
 
 #include <stdint.h>
 
+#include "dispatch/tile_kernels.h"
 #include "mpcore/base.h"
 #include "mpcore/gemm.h"
 #include "mpcore/limits.h"
@@ -59,10 +60,10 @@ struct GemmOrder {
 struct GemmKernels {
   GemmOrder chain;  // f32, f16: one FMA chain per element
   GemmOrder pairs;  // bf16: even and odd chains per 32 k, the order of TDPBF16PS
-  // Packs `count` lines of `k` elements into a panel of width `width` (count <= width, k <=
-  // k_padded), zeros elsewhere: panel[p * width + i] = src[i * line_stride + p * k_stride].
+  // Packs `count` lines of `k` elements into a panel of width `width`, and touches nothing else:
+  // panel[p * width + i] = src[i * line_stride + p * k_stride].
   void (*pack)(const void* src, mpcore_dtype dtype, int64_t line_stride, int64_t k_stride,
-               int64_t count, int64_t k, int64_t k_padded, int32_t width, float* panel);
+               int64_t count, int64_t k, int32_t width, float* panel);
   // Is what was written to d finite? true unless asked by check_finite.
   bool (*epilogue)(const GemmEpilogue& e);
 };
@@ -144,6 +145,7 @@ struct KernelTable {
 
   GemmKernels gemm;
   LimitKernels limits;
+  const TileKernels* tiles = nullptr;  // of the levels that have matrix tiles
 };
 
 // One complete table per level; the only symbol an ISA unit exports.

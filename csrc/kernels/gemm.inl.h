@@ -151,8 +151,7 @@ inline void pack_strided(const T* src, int64_t line_stride, int64_t k_stride, in
 }
 
 void pack_kernel(const void* src, mpcore_dtype dtype, int64_t line_stride, int64_t k_stride,
-                 int64_t count, int64_t k, int64_t k_padded, int32_t width, float* panel) {
-  if (count < width) memset(panel, 0, sizeof(float) * static_cast<size_t>(k * width));
+                 int64_t count, int64_t k, int32_t width, float* panel) {
   dispatch_compute(dtype, [&](auto* tag) {
     const auto* typed = static_cast<const Pointee<decltype(tag)>*>(src);
     if (line_stride == 1) {
@@ -163,7 +162,6 @@ void pack_kernel(const void* src, mpcore_dtype dtype, int64_t line_stride, int64
       pack_strided(typed, line_stride, k_stride, count, k, width, panel);
     }
   });
-  memset(panel + k * width, 0, sizeof(float) * static_cast<size_t>((k_padded - k) * width));
 }
 
 // --- Epilogue ------------------------------------------------------------------------------------
