@@ -144,8 +144,10 @@ struct KernelTable {
   bool (*all_finite)(const void* x, mpcore_dtype dtype, int64_t n);
   // y = x * multiplier, y may be x; are the results finite?
   bool (*unscale)(const void* x, void* y, mpcore_dtype dtype, int64_t n, double multiplier);
-  // One sum for each leaf of kReductionChunk elements; the last may be shorter.
-  void (*sum_squares)(const void* x, mpcore_dtype dtype, int64_t n, double* sums);
+  // One sum for each leaf of kReductionChunk elements; the last may be shorter. f64 elements are
+  // multiplied first.
+  void (*sum_squares)(const void* x, mpcore_dtype dtype, int64_t n, double* sums,
+                      double multiplier);
   // total (f32 or f64) += x * multiplier; average = momentum * average + (1 - momentum) * x.
   void (*accumulate)(void* total, mpcore_dtype total_dtype, const void* x, mpcore_dtype x_dtype,
                      int64_t n, double multiplier);

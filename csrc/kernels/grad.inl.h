@@ -187,20 +187,23 @@ inline double reduce_add(F64x16 sum) {
 }
 
 // Lane j of a leaf sums the squares of its elements j, j + 16, ... in double: exact squares, unless
-// the elements are doubles. Nothing is scaled: squares of doubles beyond about 1e154 overflow,
-// below 1e-154 they lose bits. The leaves are the parts to walk side by side.
+// the elements are doubles, which are multiplied first. The leaves are the parts to walk side by
+// side.
 template <class T>
-inline void sum_squares_of(const T* x, int64_t n, double* sums) {
+inline void sum_squares_of(const T* x, int64_t n, double* sums, double multiplier) {
+  const F64x16 factor = F64x16::set(multiplier);
+  const auto add_square = [=](F64x16& sum, const T* p, auto count) {
+    F64x16 v = load_as<F64x16>(p, count);
+    if constexpr (__is_same(T, double)) v = v * factor;
+    sum = sum + v * v;
+  };
   for (; n >= kParts * kReductionChunk; n -= kParts * kReductionChunk) {
     F64x16 sum[kParts] = {};
     for (int64_t i = 0; i < kReductionChunk; i += kStep) {
       for (int s = 0; s < kParts; ++s) {
         const T* const p = x + s * kReductionChunk + i;
         prefetch_step(p);
-        for (int64_t j = 0; j < kStep; j += kLanes) {
-          const F64x16 v = load_as<F64x16>(p + j, Whole{});
-          sum[s] = sum[s] + v * v;
-        }
+        for (int64_t j = 0; j < kStep; j += kLanes) add_square(sum[s], p + j, Whole{});
       }
     }
     for (int s = 0; s < kParts; ++s) *sums++ = reduce_add(sum[s]);
@@ -208,17 +211,16 @@ inline void sum_squares_of(const T* x, int64_t n, double* sums) {
   }
   for (; n > 0; n -= kReductionChunk, x += kReductionChunk) {
     F64x16 sum = F64x16::zero();
-    for_each_vector(n < kReductionChunk ? n : kReductionChunk, [&](int64_t i, auto count) {
-      const F64x16 v = load_as<F64x16>(x + i, count);
-      sum = sum + v * v;
-    });
+    for_each_vector(n < kReductionChunk ? n : kReductionChunk,
+                    [&](int64_t i, auto count) { add_square(sum, x + i, count); });
     *sums++ = reduce_add(sum);
   }
 }
 
-void sum_squares_kernel(const void* x, mpcore_dtype dtype, int64_t n, double* sums) {
+void sum_squares_kernel(const void* x, mpcore_dtype dtype, int64_t n, double* sums,
+                        double multiplier) {
   dispatch_float(dtype, [&](auto* tag) {
-    sum_squares_of(static_cast<const Pointee<decltype(tag)>*>(x), n, sums);
+    sum_squares_of(static_cast<const Pointee<decltype(tag)>*>(x), n, sums, multiplier);
   });
 }
 

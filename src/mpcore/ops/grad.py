@@ -185,8 +185,8 @@ def lerp(
 def norms(arrays: Sequence[Any]) -> np.ndarray:
     """Return the Euclidean norm of each array, float64.
 
-    Squares are summed in float64, in an order that depends on the size alone; those of
-    float32 and narrower ones neither overflow nor underflow.
+    Squares are summed in float64, in an order that depends on the size alone, and
+    neither overflow nor underflow.
     """
     return _norms(arrays)[0]
 
