@@ -4,9 +4,11 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 if(SKBUILD)
+  set(_bin bin)
   set(_lib lib)
   set(_include include)
 else()
+  set(_bin ${CMAKE_INSTALL_BINDIR})
   set(_lib ${CMAKE_INSTALL_LIBDIR})
   set(_include ${CMAKE_INSTALL_INCLUDEDIR})
 endif()
@@ -26,6 +28,14 @@ endif()
 
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/csrc/include/mpcore" DESTINATION ${_include}
         FILES_MATCHING PATTERN "*.h")
+
+if(MPCORE_BUILD_BENCH)
+  # Beside the library it measures, as `openssl speed` comes with OpenSSL: what an embedder sees of
+  # a machine must not need Python, nor the source tree.
+  file(RELATIVE_PATH _lib_from_bin "/${_bin}" "/${_lib}")
+  set_target_properties(mpcore_bench PROPERTIES INSTALL_RPATH "$ORIGIN/${_lib_from_bin}")
+  install(TARGETS mpcore_bench RUNTIME DESTINATION ${_bin})
+endif()
 
 install(EXPORT mpcoreTargets NAMESPACE mpcore:: DESTINATION ${_config_dir})
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/mpcoreConfig.cmake.in"

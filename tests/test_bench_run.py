@@ -89,11 +89,19 @@ def test_table_names_rate_share_and_bottleneck(small):
 
 
 @pytest.mark.parametrize(
-    ("of_limit", "word"), [(0.95, "memory read"), (0.3, "kernel, then memory read")]
+    ("of_limit", "call", "word"),
+    [
+        (0.95, 0.1, "memory read"),
+        (0.1, 0.95, "call"),
+        (0.4, 0.4, "call + memory read"),
+        (0.3, 0.1, "kernel, then memory read"),
+    ],
 )
-def test_bottleneck_is_the_limit_only_near_it(of_limit, word):
-    one = {"limit": {"name": "memory read"}}
-    assert table.bottleneck(one, {"of_limit": of_limit}) == word
+def test_bottleneck_is_what_the_time_is_near_to(of_limit, call, word):
+    empty = {"name": "call", "kind": "call", "seconds": {"median": call}}
+    one = {"limit": {"name": "memory read"}, "entries": [empty]}
+    entry = {"of_limit": of_limit, "seconds": {"median": 1.0}}
+    assert table.bottleneck(one, entry) == word
 
 
 def test_notice_tells_once_that_halves_are_slower_than_float32():

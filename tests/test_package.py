@@ -17,8 +17,8 @@ from mpcore import _paths
 from mpcore._core import runtime
 
 GOLDEN = Path(__file__).parent / "golden"
-CORE_MODULES = ("adapt", "cast", "gemm", "grad", "nn", "optim", "runtime")
-HEADERS = ("base", "cast", "gemm", "grad", "mpcore", "nn", "optim")
+CORE_MODULES = ("adapt", "cast", "gemm", "grad", "limits", "nn", "optim", "runtime")
+HEADERS = ("base", "cast", "gemm", "grad", "limits", "mpcore", "nn", "optim")
 DIRECTORY_OPTIONS = {
     "--includedir": "mpcore/mpcore.h",
     "--libdir": "libmpcore.so.0",
@@ -80,6 +80,8 @@ def test_wheel_holds_what_c_users_need() -> None:
         "lib/cmake/mpcore/mpcoreConfigVersion.cmake",
         "lib/cmake/mpcore/mpcoreTargets.cmake",
         "lib/pkgconfig/mpcore.pc",
+        "bin/mpcore_bench",
+        "bench/schema.json",
     } <= files
 
 

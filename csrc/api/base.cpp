@@ -138,6 +138,26 @@ mpcore_status mpcore_isa_describe(int32_t index, const char** name, int32_t* ava
   });
 }
 
+mpcore_status mpcore_kernel_describe(mpcore_context* ctx, mpcore_column column, mpcore_dtype dtype,
+                                     const char** text) {
+  return guarded([&]() -> mpcore_status {
+    constexpr const char* kFunction = "mpcore_kernel_describe";
+    if (column < MPCORE_COLUMN_CAST || column > MPCORE_COLUMN_OPTIM)
+      return fail(MPCORE_INVALID_ARGUMENT, "%s: column is no mpcore_column (got %" PRId32 ")",
+                  kFunction, column);
+    if (const auto status = mpcore::check_compute_dtype(kFunction, "dtype", dtype)) return status;
+    if (const auto status = check_pointer(kFunction, "text", text, 1)) return status;
+    mpcore::Session session(ctx);
+    if (session.status() != MPCORE_OK) return session.status();
+    const mpcore::KernelNotes& notes = session.kernels().notes;
+    const bool is_gemm = column == MPCORE_COLUMN_GEMM;
+    *text = dtype == MPCORE_DTYPE_F16    ? (is_gemm ? notes.gemm_f16 : notes.f16)
+            : dtype == MPCORE_DTYPE_BF16 ? (is_gemm ? notes.gemm_bf16 : notes.bf16)
+                                         : (is_gemm ? notes.gemm_f32 : notes.f32);
+    return MPCORE_OK;
+  });
+}
+
 const char* mpcore_cpu_name() { return mpcore::cpu_name(); }
 
 mpcore_status mpcore_buffer_allocate(int64_t size, void** out) {

@@ -127,8 +127,21 @@ struct AdamScalars {
   bool amsgrad;
 };
 
+// In words, for people who ask which kernel they get.
+struct KernelNotes {
+  // How elements of a dtype are computed with, and converted on the way in and out.
+  const char* f32;
+  const char* f16;
+  const char* bf16;
+  // How products of a dtype are summed.
+  const char* gemm_f32;
+  const char* gemm_f16;
+  const char* gemm_bf16;
+};
+
 struct KernelTable {
   const char* name;
+  KernelNotes notes;
 
   // cast; src may equal dst where the elements have one size. cast_stream gives the same bits and
   // is for arrays that the caches cannot hold.

@@ -12,6 +12,9 @@ namespace mpcore {
 namespace {
 
 constexpr bool kConverts64 = false;
+constexpr const char* kF32Note = "256-bit vectors";
+constexpr const char* kF16Note = "256-bit vectors, vcvtps2ph and vcvtph2ps";
+constexpr const char* kBf16Note = "256-bit vectors, integer rounding";
 
 inline void stream_line(void* dst, const void* src) {
   for (int i = 0; i < 2; ++i)

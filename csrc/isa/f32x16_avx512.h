@@ -13,6 +13,17 @@ namespace mpcore {
 namespace {
 
 constexpr bool kConverts64 = true;
+constexpr const char* kF32Note = "512-bit vectors";
+#if defined(__AVX512FP16__)
+constexpr const char* kF16Note = "512-bit vectors, vcvtps2phx and vcvtph2ps";
+#else
+constexpr const char* kF16Note = "512-bit vectors, vcvtps2ph and vcvtph2ps";
+#endif
+#if defined(__AVX512BF16__)
+constexpr const char* kBf16Note = "512-bit vectors, vcvtne2ps2bf16 with a fix-up for subnormals";
+#else
+constexpr const char* kBf16Note = "512-bit vectors, integer rounding";
+#endif
 
 inline void stream_line(void* dst, const void* src) {
   _mm512_stream_si512(static_cast<__m512i*>(dst), _mm512_load_si512(src));

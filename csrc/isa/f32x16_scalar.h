@@ -16,6 +16,9 @@ namespace mpcore {
 namespace {
 
 constexpr bool kConverts64 = true;
+constexpr const char* kF32Note = "plain C++";
+constexpr const char* kF16Note = "plain C++, integer conversions";
+constexpr const char* kBf16Note = "plain C++, integer conversions";
 
 inline void stream_line(void* dst, const void* src) {
 #if defined(__SSE2__)  // every x86-64 has it

@@ -9,6 +9,7 @@
 #include "kernels/grad.inl.h"
 #include "kernels/limits.inl.h"
 #include "kernels/nn.inl.h"
+#include "kernels/notes.inl.h"
 #include "kernels/optim.inl.h"
 #include "kernels/stochastic.inl.h"
 
@@ -19,6 +20,7 @@ template <class Level>
 constexpr KernelTable make_table() {
   return {
       .name = Level::kName,
+      .notes = make_notes<Level>(),
       .cast = cast_kernel,
       .cast_stream = cast_stream_kernel,
       .cast_stochastic = cast_stochastic_kernel,

@@ -20,6 +20,8 @@
 //   kConverts64                does it convert between double and 64-bit integers?
 //   stream_line(dst, src)      copies 64 bytes, both 64-byte aligned, past the caches
 //   stream_fence()             orders them before the stores that follow
+//
+// kF32Note, kF16Note, kBf16Note: what elements are computed with and converted by, in words.
 #ifndef MPCORE_KERNELS_VEC_INL_H_
 #define MPCORE_KERNELS_VEC_INL_H_
 

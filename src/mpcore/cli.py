@@ -1,9 +1,7 @@
-"""The command line: `mpcore info`, `train`, `bench`, and where the C library lives."""
+"""The command line: `mpcore info | selftest | bench | train`, and directories."""
 
 import argparse
 import json
-import os
-import platform
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
@@ -12,7 +10,7 @@ from typing import Any
 
 from tqdm import tqdm  # type: ignore[import-untyped]
 
-from mpcore import _paths, ops, train
+from mpcore import _paths, info, ops, train
 from mpcore.callbacks import Callback, Logs, format_logs
 
 
@@ -62,9 +60,16 @@ def _parser() -> argparse.ArgumentParser:
         parser.add_argument(option, action=_Print, text=text, help=f"print {about}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    info = commands.add_parser("info", help="show the CPU and what of it is used")
-    info.add_argument("--json", action="store_true", help="for programs")
-    info.set_defaults(run=_info)
+    shown = commands.add_parser(
+        "info", help="show the CPU, what of it is used, and how"
+    )
+    shown.add_argument("--json", action="store_true", help="for programs")
+    shown.set_defaults(run=_info)
+
+    test = commands.add_parser(
+        "selftest", help="test every level of this machine; takes some seconds"
+    )
+    test.set_defaults(run=_selftest)
 
     commands.add_parser(
         "bench",
@@ -106,36 +111,30 @@ def _bench(arguments: Sequence[str]) -> int:
     return command.main(arguments)
 
 
-def _machine() -> dict[str, Any]:
-    """Return what results depend on."""
-    packages = ("mpcore", "numpy", "ml_dtypes")
-    return {
-        "cpu": ops.cpu_info(),
-        "environment": {
-            key: os.environ[key] for key in sorted(os.environ) if key[:7] == "MPCORE_"
-        },
-        "python": platform.python_version(),
-        "packages": {name: version(name) for name in packages},
-    }
-
-
 def _info(arguments: argparse.Namespace) -> int:
-    machine = _machine()
+    machine = info.machine()
     if arguments.json:
         print(json.dumps(machine, indent=2))
-        return 0
-    cpu = machine["cpu"]
-    print(f"CPU       {cpu['name']}")
-    print(f"threads   {cpu['num_threads']}")
-    print(f"level     {cpu['isa']}")
-    for level in cpu["levels"]:
-        state = "yes" if level["available"] else f"no: {level['reason']}"
-        print(f"          {level['name']:<12} {state}")
-    for key, value in machine["environment"].items():
-        print(f"set       {key}={value}")
-    packages = [f"{name} {number}" for name, number in machine["packages"].items()]
-    print(f"versions  {', '.join(packages)}, Python {machine['python']}")
+    else:
+        print("\n".join(info.lines(machine)))
     return 0
+
+
+def _selftest(arguments: argparse.Namespace) -> int:
+    """Run `mpcore selftest`: 0 if every level is good, else 1."""
+    from mpcore.bench import selftest
+
+    failed = False
+    for level, wrong in selftest.run(ops.get_num_threads()):
+        print(f"{level:<12} {wrong or 'OK'}", flush=True)
+        failed = failed or wrong is not None
+    for level in ops.cpu_info()["levels"]:
+        if not level["available"]:
+            print(f"{level['name']:<12} not here: {level['reason']}")
+    for notice in selftest.slow_halves():
+        print(f"notice: {notice}")
+    print("something is wrong" if failed else "all good")
+    return 1 if failed else 0
 
 
 class _RunBar(Callback):
@@ -191,7 +190,7 @@ def _train(arguments: argparse.Namespace) -> int:
     settings = train.Settings(
         arguments.epochs, arguments.batch_size, arguments.learning_rate
     )
-    machine = _machine()
+    machine = info.machine()
     cpu = machine["cpu"]
     print(f"{cpu['name']}: level {cpu['isa']}, {cpu['num_threads']} threads")
     try:

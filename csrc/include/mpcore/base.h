@@ -140,6 +140,19 @@ MPCORE_API int32_t mpcore_isa_count(void);
 /// refusal says why and may be gone at a later call.
 MPCORE_API mpcore_status mpcore_isa_describe(int32_t index, const char** name, int32_t* available,
                                              const char** reason);
+/// A family of functions of this API.
+typedef int32_t mpcore_column;
+enum {
+  MPCORE_COLUMN_CAST = 0,
+  MPCORE_COLUMN_GEMM = 1,
+  MPCORE_COLUMN_NN = 2,
+  MPCORE_COLUMN_GRAD = 3,
+  MPCORE_COLUMN_OPTIM = 4
+};
+/// Says in words which kernel the context uses for operands of @p dtype (f32, f16, or bf16), as a
+/// static string for people to read. Errors: INVALID_ARGUMENT, UNSUPPORTED (dtype).
+MPCORE_API mpcore_status mpcore_kernel_describe(mpcore_context* ctx, mpcore_column column,
+                                                mpcore_dtype dtype, const char** text);
 /// Brand name of the CPU, a static string; "unknown" where it cannot be read.
 MPCORE_API const char* mpcore_cpu_name(void);
 

@@ -39,6 +39,8 @@ cdef extern from "mpcore/mpcore.h" nogil:
     int32_t mpcore_isa_count()
     int32_t mpcore_isa_describe(
         int32_t index, const char** name, int32_t* available, const char** reason)
+    int32_t mpcore_kernel_describe(
+        mpcore_context* ctx, int32_t column, int32_t dtype, const char** text)
     const char* mpcore_cpu_name()
     int32_t mpcore_buffer_allocate(int64_t size, void** out)
     void mpcore_buffer_free(void* pointer, int64_t size)

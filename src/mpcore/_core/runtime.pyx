@@ -86,6 +86,17 @@ def isa_levels() -> list:
     return levels
 
 
+def kernel_note(int32_t column, cnp.dtype dtype not None) -> str:
+    """Return in words which kernel a column uses for a dtype."""
+    cdef const char* text = NULL
+    cdef int32_t code = dtype_code(dtype, "dtype")
+    cdef int32_t status
+    with nogil:
+        status = mpcore_kernel_describe(NULL, column, code, &text)
+    check(status)
+    return text.decode()
+
+
 def cpu_name() -> str:
     """Return the brand name of the CPU."""
     return mpcore_cpu_name().decode("utf-8", "replace")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mpcore import ops
+from mpcore.info import cgroup_quota
 
 _VARIABLE = re.compile(
     r"(MPCORE|OMP|KMP|GOMP|MKL|OPENBLAS|ONEDNN|DNNL|ATEN|NPY|XLA|JAX|KERAS|LD_PRELOAD"
@@ -54,15 +55,6 @@ def environment() -> dict[str, str]:
 def load() -> list[float]:
     """Return the load averages of 1, 5, and 15 minutes."""
     return [round(x, 2) for x in os.getloadavg()]
-
-
-def cgroup_quota() -> float | None:
-    """Return how many CPUs the control group may use at a time, or None: no limit."""
-    text = _read("/sys/fs/cgroup/cpu.max")
-    if text is None or text.startswith("max"):
-        return None
-    quota, period = text.split()
-    return int(quota) / int(period)
 
 
 def caches() -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mpcore.bench import machine
-from mpcore.bench.run import CALL, Measurement, Run
+from mpcore.bench.run import Measurement, Run
 from mpcore.bench.suite import Need, get_suite
 from mpcore.bench.timing import Sample, at_full_rate, summary
 from mpcore.ops import limits
@@ -85,19 +85,16 @@ def _result(group: list[Measurement], best: float) -> dict[str, Any]:
         if m.kind == "limit" and m.samples
     }
     bounds = _bounds(suite.needs(problem), rates)
-    call = entries.get(CALL, {}).get("seconds")
-    if call is not None:
-        bounds.append({"name": "call", "seconds": call["median"]})
+    limit = max(bounds, key=lambda b: b["seconds"], default=None)
     mine = entries.get("mpcore", {}).get("seconds")
     for m in group:
         entry = entries[m.name]
         if m.kind != "implementation" or "seconds" not in entry:
             continue
         median = entry["seconds"]["median"]
-        entry["of_limit"] = max((b["seconds"] for b in bounds), default=0.0) / median
+        entry["of_limit"] = limit["seconds"] / median if limit else 0.0
         if mine is not None:
             entry["times_slower_than_mpcore"] = median / mine["median"]
-    limit = max(bounds, key=lambda b: b["seconds"], default=None)
     return {
         "problem": str(problem),
         "suite": problem.suite,

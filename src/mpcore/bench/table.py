@@ -56,17 +56,28 @@ def comma_separated(document: dict[str, Any]) -> str:
 
 
 def bottleneck(result: dict[str, Any], entry: dict[str, Any]) -> str:
-    """Return what holds an implementation back, in a word or three.
+    """Return what holds mpcore back, in a word or three.
 
-    The name of the limit it has come near to; else the kernel itself, with the limit
-    that would be next.
+    The name of the limit it has come near to; or ``call``, what a call with next to no
+    work costs; or both; else the kernel itself, with the limit that would be next.
     """
     limit = result["limit"]
     if limit is None:
         return "?"
-    if entry["of_limit"] >= _NEAR:
-        return str(limit["name"])
+    of_limit, of_call = entry["of_limit"], _call_share(result, entry)
+    if max(of_limit, of_call) >= _NEAR:
+        return str(limit["name"]) if of_limit >= of_call else "call"
+    if of_limit + of_call >= _NEAR:
+        return f"call + {limit['name']}"
     return f"kernel, then {limit['name']}"
+
+
+def _call_share(result: dict[str, Any], entry: dict[str, Any]) -> float:
+    """Return the cost of an empty call as a share of the time of a call."""
+    for other in result["entries"]:
+        if other["kind"] == "call" and "seconds" in other:
+            return float(other["seconds"]["median"] / entry["seconds"]["median"])
+    return 0.0
 
 
 def _tables(

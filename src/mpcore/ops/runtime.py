@@ -3,6 +3,10 @@
 from typing import Any
 
 from mpcore._core import runtime as _runtime
+from mpcore.dtypes import numpy_dtype
+
+_COLUMNS = ("cast", "gemm", "nn", "grad", "optim")  # In the order of the C codes.
+_NOTED = ("float32", "float16", "bfloat16")
 
 
 def version() -> str:
@@ -102,6 +106,21 @@ def cpu_info() -> dict[str, Any]:
             {"name": name, "available": available, "reason": reason}
             for name, available, reason in _runtime.isa_levels()
         ],
+    }
+
+
+def kernel_notes() -> dict[str, dict[str, str]]:
+    """Say in words which kernel each column uses for each dtype, at the level in force.
+
+    Returns
+    -------
+    dict
+        By column (``"cast"``, ``"gemm"``, ``"nn"``, ``"grad"``, ``"optim"``) and dtype
+        (``"float32"``, ``"float16"``, ``"bfloat16"``).
+    """
+    return {
+        column: {name: _runtime.kernel_note(code, numpy_dtype(name)) for name in _NOTED}
+        for code, column in enumerate(_COLUMNS)
     }
 
 

@@ -20,7 +20,10 @@ def _bytes(problem: Problem) -> int:
 
 def _needs(problem: Problem) -> tuple[Need, ...]:
     moved = _bytes(problem)
-    return (memory_need(moved, moved, "copy", "copy_nontemporal"),)
+    streams = ["copy", "copy_nontemporal"]
+    if problem.dtype("from").itemsize > problem.dtype("to").itemsize:
+        streams.append("triad")  # It reads more than it writes, too.
+    return (memory_need(moved, moved, *streams),)
 
 
 def _data(problem: Problem, generator: np.random.Generator) -> Data:
