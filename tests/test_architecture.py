@@ -67,7 +67,10 @@ PYTHON_ARROWS = {
     "threads": {"ops"},
     "models": MODELS,
     "train": MODELS | {"datasets", "models"},
-    "cli": MODELS | {"_paths", "datasets", "models", "train"},
+    # Layers, losses, and models only inside the suite that trains.
+    "bench": {"ops", "random", "optimizers", "layers", "losses", "models"}
+    | {"mixed_precision.loss_scale_optimizer"},
+    "cli": MODELS | {"_paths", "datasets", "models", "train", "bench"},
     "__main__": {"cli"},
     "__init__": MODELS | {"models", "mixed_precision", "datasets", "threads"},
 }

@@ -80,6 +80,7 @@ class BatchedProduct {
             .d = matrix(g_.d),
             .residual = matrix(g_.residual),
             .pre_activation = matrix(g_.pre_activation),
+            .packed_b = nullptr,
             .alpha = g_.alpha,
             .beta = g_.beta,
             .bias = bias_,

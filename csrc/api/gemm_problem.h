@@ -9,6 +9,7 @@
 #include "api/check.h"
 #include "dispatch/kernel_table.h"
 #include "mpcore/gemm.h"
+#include "runtime/fpenv.h"
 
 namespace mpcore {
 
@@ -19,9 +20,19 @@ inline void* element(const mpcore_matrix& x, int64_t i, int64_t j) {
 // Sums of squares that a row of n columns has; see GemmEpilogue.
 constexpr int64_t square_leaves(int64_t n) { return ceil_div(n, kSquareColumns); }
 
+// The order of summation of a dtype, and the floating-point mode it needs. Packing, the conversions
+// of which are exact, does not notice the mode.
+inline const GemmOrder& gemm_order(const GemmKernels& kernels, mpcore_dtype dtype) {
+  return dtype == MPCORE_DTYPE_BF16 ? kernels.pairs : kernels.chain;
+}
+inline FpMode gemm_mode(mpcore_dtype dtype) {
+  return dtype == MPCORE_DTYPE_BF16 ? FpMode::kFlushResults : FpMode::kIeee;
+}
+
 struct GemmProblem {
   int64_t m, n, k;
   mpcore_matrix a, b, d, residual, pre_activation;
+  const void* packed_b;  // b packed ahead, in place of b.data; or nullptr
   float alpha, beta;
   const float* bias;  // n values or nullptr
   mpcore_activation activation;

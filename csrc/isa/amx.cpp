@@ -1,4 +1,6 @@
 // AVX-512 with BF16 and FP16 conversions and AMX tiles: Sapphire Rapids and later.
+#include "isa/amx_limits.h"
+#include "isa/dot_limits.h"
 #include "isa/f32x16_avx512.h"
 #include "kernels/table.inl.h"
 
@@ -10,6 +12,8 @@ struct Level {
   // Rows and vectors of a GEMM tile: 28 accumulators of 32 registers.
   static constexpr int kChainRows = 14, kChainVectors = 2;
   static constexpr int kPairRows = 7, kPairVectors = 2;
+  static constexpr auto kDotBf16Peak = dot_bf16_peak;
+  static constexpr auto kAmxBf16Peak = amx_bf16_peak;
 };
 
 constexpr KernelTable make_amx_table() {

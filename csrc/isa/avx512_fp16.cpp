@@ -1,4 +1,5 @@
 // AVX-512 with BF16 and FP16 conversions: Sapphire Rapids and later.
+#include "isa/dot_limits.h"
 #include "isa/f32x16_avx512.h"
 #include "kernels/table.inl.h"
 
@@ -10,6 +11,7 @@ struct Level {
   // Rows and vectors of a GEMM tile: 28 accumulators of 32 registers.
   static constexpr int kChainRows = 14, kChainVectors = 2;
   static constexpr int kPairRows = 7, kPairVectors = 2;
+  static constexpr auto kDotBf16Peak = dot_bf16_peak;
 };
 
 }  // namespace

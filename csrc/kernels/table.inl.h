@@ -7,6 +7,7 @@
 #include "kernels/cast.inl.h"
 #include "kernels/gemm.inl.h"
 #include "kernels/grad.inl.h"
+#include "kernels/limits.inl.h"
 #include "kernels/nn.inl.h"
 #include "kernels/optim.inl.h"
 #include "kernels/stochastic.inl.h"
@@ -34,6 +35,7 @@ constexpr KernelTable make_table() {
       .softmax_backward = softmax_backward_kernel,
       .softmax_xent = softmax_xent_kernel,
       .gemm = make_gemm_kernels<Level>(),
+      .limits = make_limit_kernels<Level>(),
   };
 }
 

@@ -1,4 +1,4 @@
-"""The command line: `mpcore info`, `mpcore train`, and where the C library lives."""
+"""The command line: `mpcore info`, `train`, `bench`, and where the C library lives."""
 
 import argparse
 import json
@@ -66,6 +66,12 @@ def _parser() -> argparse.ArgumentParser:
     info.add_argument("--json", action="store_true", help="for programs")
     info.set_defaults(run=_info)
 
+    commands.add_parser(
+        "bench",
+        help="measure kernels, limits, and peers on this machine",
+        add_help=False,  # It has its own: `mpcore bench --help`.
+    )
+
     job = commands.add_parser(
         "train",
         help="train a digits classifier under each policy and compare",
@@ -91,6 +97,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     job.set_defaults(run=_train)
     return parser
+
+
+def _bench(arguments: Sequence[str]) -> int:
+    """Run `mpcore bench`, whose modules are loaded only for it."""
+    from mpcore.bench import command
+
+    return command.main(arguments)
 
 
 def _machine() -> dict[str, Any]:
@@ -220,10 +233,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     SystemExit
         From argparse: 0 after an option that prints, 2 for wrong arguments.
     """
-    parsed = _parser().parse_args(arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    is_bench = given[:1] == ["bench"]
+    parsed = None if is_bench else _parser().parse_args(given)
     try:
         ops.cpu_info()  # The core reads the environment when it is first used.
     except ValueError as error:
         print(f"mpcore: {error}", file=sys.stderr)
         return 2
+    if parsed is None:
+        return _bench(given[1:])
     return int(parsed.run(parsed))

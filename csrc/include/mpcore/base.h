@@ -68,6 +68,10 @@ enum {
 MPCORE_API int32_t mpcore_version(void);
 /// Version of the binary interface; equals the number in the library's SONAME.
 MPCORE_API int32_t mpcore_abi_version(void);
+/// How the library that was loaded was built: compiler and its version, CMake build type, compiler
+/// flags, and git commit ("unknown" outside a clone). Static strings; any output may be NULL.
+MPCORE_API mpcore_status mpcore_build_info(const char** compiler, const char** type,
+                                           const char** flags, const char** commit);
 /// Name of a status, "MPCORE_OK" for 0; "unknown status" for a value this version does not know.
 MPCORE_API const char* mpcore_status_name(mpcore_status status);
 /// What the last failed call on this thread had to say; "" if none failed. Valid until the next

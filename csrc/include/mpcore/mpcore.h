@@ -7,6 +7,7 @@
 #include "mpcore/cast.h"
 #include "mpcore/gemm.h"
 #include "mpcore/grad.h"
+#include "mpcore/limits.h"
 #include "mpcore/nn.h"
 #include "mpcore/optim.h"
 

@@ -27,6 +27,8 @@ cdef extern from "mpcore/mpcore.h" nogil:
 
     # base.h
     int32_t mpcore_version()
+    int32_t mpcore_build_info(
+        const char** compiler, const char** type, const char** flags, const char** commit)
     const char* mpcore_status_name(int32_t status)
     const char* mpcore_last_error()
     const char* mpcore_dtype_name(int32_t dtype)
@@ -113,6 +115,13 @@ cdef extern from "mpcore/mpcore.h" nogil:
         double max_scale
 
     int32_t mpcore_loss_scale_update(mpcore_loss_scale* state, int32_t finite)
+
+    # limits.h
+    int32_t mpcore_run_peak(
+        mpcore_context* ctx, int32_t peak, int64_t iterations, int64_t* operations)
+    int32_t mpcore_run_stream(
+        mpcore_context* ctx, int32_t stream, int64_t iterations, int64_t n,
+        float* const* arrays, int64_t* bytes)
 
     # nn.h
     int32_t mpcore_activation_forward(

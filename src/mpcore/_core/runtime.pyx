@@ -30,6 +30,15 @@ def version() -> str:
     return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
 
+def build_info() -> dict:
+    """Return compiler, build type, flags, and commit of the C library."""
+    cdef const char* parts[4]
+    check(mpcore_build_info(&parts[0], &parts[1], &parts[2], &parts[3]))
+    return {
+        name: parts[i].decode("utf-8", "replace")
+        for i, name in enumerate(("compiler", "type", "flags", "commit"))}
+
+
 def get_num_threads() -> int:
     """Return how many threads a call may use."""
     cdef int32_t num_threads = 0

@@ -47,6 +47,7 @@ from mpcore.ops.optim import adam_step, sgd_step
 from mpcore.ops.reductions import mean, sum
 from mpcore.ops.runtime import (
     available_isas,
+    build_info,
     cpu_info,
     get_isa,
     get_num_threads,
@@ -67,6 +68,7 @@ __all__ = [
     "add",
     "all_finite",
     "available_isas",
+    "build_info",
     "cast",
     "cpu_info",
     "dense",

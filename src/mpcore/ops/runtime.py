@@ -10,6 +10,11 @@ def version() -> str:
     return _runtime.version()
 
 
+def build_info() -> dict[str, str]:
+    """Return ``compiler``, build ``type``, ``flags``, and ``commit`` of the core."""
+    return _runtime.build_info()
+
+
 def get_isa() -> str:
     """Return the name of the ISA level the kernels use."""
     return _runtime.get_isa()

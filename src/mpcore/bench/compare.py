@@ -1,0 +1,178 @@
+"""Two results of the same machine: what became slower for certain, and what not."""
+
+import argparse
+import random
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mpcore.bench.timing import quantile
+
+_RESAMPLES = 1000
+_CONFIDENCE = 0.95
+_SAME = (
+    ("machine", "cpu"),
+    ("machine", "usable_cpus"),
+    ("machine", "cgroup_quota"),
+    ("software", "isa"),
+)
+
+
+def percent(text: str) -> float:
+    """Return 0.1 for ``10%`` (or ``0.1``)."""
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be like 10%, not {text}")
+    return value
+
+
+@dataclass(frozen=True)
+class Change:
+    """How the time of one problem changed, as a ratio; 1.2 is 20 % slower.
+
+    Attributes
+    ----------
+    ratio, low, high : float
+        Of the medians, with the ends of its confidence interval.
+    of_machine : float
+        How much the limit of the problem became slower meanwhile.
+    """
+
+    problem: str
+    threads: int
+    name: str
+    ratio: float
+    low: float
+    high: float
+    of_machine: float
+
+    def is_slower_by(self, threshold: float) -> bool:
+        """Tell whether it is slower than that, certainly slower, and by itself.
+
+        The estimate must exceed the threshold, the lower end of the interval half of
+        it; both also after the machine's own change is taken out.
+        """
+        ratio = min(self.ratio, self.ratio / self.of_machine)
+        low = min(self.low, self.low / self.of_machine)
+        return ratio > 1 + threshold and low > 1 + threshold / 2
+
+    def is_faster(self) -> bool:
+        """Tell whether it is faster for certain."""
+        return self.high < 1
+
+
+def require_comparable(
+    before: dict[str, Any], after: dict[str, Any], force: bool
+) -> None:
+    """Refuse results of different machines, levels, or versions of the schema.
+
+    Raises
+    ------
+    ValueError
+        Names what differs. `force` lets all but the schema pass.
+    """
+    versions = before["schema_version"], after["schema_version"]
+    if versions[0] != versions[1]:
+        raise ValueError(
+            "Both files must have the same schema_version. Received: "
+            f"{versions[0]} and {versions[1]}"
+        )
+    for part, key in _SAME:
+        values = before[part].get(key), after[part].get(key)
+        if values[0] != values[1] and not force:
+            raise ValueError(
+                f"Both files must have the same {key} (--force compares anyway). "
+                f"Received: {values[0]!r} and {values[1]!r}"
+            )
+
+
+def changes(before: dict[str, Any], after: dict[str, Any]) -> list[Change]:
+    """Return the changes of mpcore where both files have it.
+
+    Raises
+    ------
+    ValueError
+        If they have nothing in common.
+    """
+    old, new = _timed(before), _timed(after)
+    common = [key for key in old if key in new]
+    if not common:
+        raise ValueError("The files must have a problem in common. They have none.")
+    return [_change(key, old[key], new[key]) for key in common]
+
+
+@dataclass(frozen=True)
+class _Timed:
+    passes: list[list[float]]
+    limit: float  # Seconds that the limit allows.
+
+
+def _timed(document: dict[str, Any]) -> dict[tuple[str, int, str], _Timed]:
+    found = {}
+    for result in document["results"]:
+        limit = (result["limit"] or {}).get("seconds", 0.0)
+        for entry in result["entries"]:
+            is_mine = entry["name"].partition("@")[0] == "mpcore"
+            if is_mine and entry["kind"] == "implementation" and "samples" in entry:
+                key = (result["problem"], result["threads"], entry["name"])
+                found[key] = _Timed([p for p in entry["samples"] if p], limit)
+    return found
+
+
+def _change(key: tuple[str, int, str], old: _Timed, new: _Timed) -> Change:
+    generator = random.Random(0)
+    ratios = [
+        _resampled(new.passes, generator) / _resampled(old.passes, generator)
+        for _ in range(_RESAMPLES)
+    ]
+    of_machine = new.limit / old.limit if old.limit and new.limit else 1.0
+    return Change(
+        *key,
+        ratio=_median(new.passes) / _median(old.passes),
+        low=quantile(ratios, (1 - _CONFIDENCE) / 2),
+        high=quantile(ratios, (1 + _CONFIDENCE) / 2),
+        of_machine=of_machine,
+    )
+
+
+def _median(passes: Sequence[Sequence[float]]) -> float:
+    return statistics.median(x for one in passes for x in one)
+
+
+def _resampled(passes: Sequence[Sequence[float]], generator: random.Random) -> float:
+    """Return the median of passes drawn at random, and of samples drawn in each.
+
+    Samples of one pass are alike: drawing passes too lets the interval be as wide as
+    the machine's moods make it.
+    """
+    drawn = generator.choices(passes, k=len(passes))
+    return _median([generator.choices(one, k=len(one)) for one in drawn])
+
+
+def text(found: Sequence[Change], threshold: float | None) -> str:
+    """Return a line for each change, the slowest first, and a verdict."""
+    limit = threshold if threshold is not None else 0.0
+    width = max(len(c.problem) for c in found)
+    lines = [f"{'problem':<{width}}  thr  {'time':>7}  {'95% interval':>15}  limit"]
+    for c in sorted(found, key=lambda c: -c.ratio):
+        mark = ""
+        if c.is_slower_by(limit):
+            mark = "  SLOWER"
+        elif c.is_faster():
+            mark = "  faster"
+        level = c.name.partition("@")[2]
+        lines.append(
+            f"{c.problem:<{width}}  {c.threads:>3}  {c.ratio:>6.3f}x  "
+            f"{c.low:>6.3f} .. {c.high:<5.3f}  {c.of_machine:.3f}x{mark}"
+            f"{f'  ({level})' if level else ''}"
+        )
+    slower = sum(c.is_slower_by(limit) for c in found)
+    lines.append(
+        f"{slower} of {len(found)} slower by more than {100 * limit:g}% "
+        "(time: after / before; limit: what the machine's own limit did meanwhile)"
+    )
+    return "\n".join(lines)
