@@ -79,6 +79,9 @@ struct TileRun {
   int64_t steps, panels;
   const float* totals;  // nullptr: begin with zero; else tiles, kTotalFloats for each panel
   TileOutput output;    // of the first panel; cols counts those of the whole run
+  // bf16 lines along k, whole steps of them, to look through for special elements meanwhile; they
+  // are multiplied next, so this fetches them, too. count 0: none.
+  TileLines ahead;
 };
 constexpr int64_t kTotalFloats = kPanelLines * kPanelLines;
 
@@ -95,7 +98,8 @@ struct TileKernels {
   // The same answer without packing.
   bool (*scan)(TileScheme scheme, const TileLines& lines);
 
-  void (*multiply)(TileScheme scheme, const TileRun& run, TilePending& pending);
+  // Is there a special element in run.ahead?
+  bool (*multiply)(TileScheme scheme, const TileRun& run, TilePending& pending);
   void (*drain)(TilePending& pending);
 };
 

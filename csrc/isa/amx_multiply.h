@@ -96,6 +96,37 @@ class RowWriter {
   F32x16 bias_[2];
 };
 
+// --- Looking ahead -------------------------------------------------------------------------------
+
+// Goes through run.ahead evenly, step by step.
+class LookAhead {
+ public:
+  explicit LookAhead(const TileRun& r)
+      : line_stride_(r.ahead.line_stride),
+        steps_(r.ahead.k / kStepDepth),
+        row_(static_cast<const uint16_t*>(r.ahead.data)),
+        rows_(r.ahead.count),
+        each_(rows_ == 0 ? 0 : (rows_ * steps_ + r.panels * r.steps - 1) / (r.panels * r.steps)) {}
+
+  inline void look() {
+    for (int64_t i = 0; i < each_ && rows_ > 0; ++i) {
+      source_.see(_mm512_loadu_si512(row_ + step_ * kStepDepth));
+      if (++step_ < steps_) continue;
+      step_ = 0;
+      row_ += line_stride_;
+      --rows_;
+    }
+  }
+  inline bool special() const { return source_.special(); }
+
+ private:
+  const int64_t line_stride_, steps_;
+  const uint16_t* row_;
+  int64_t rows_, step_ = 0;
+  const int64_t each_;
+  Bf16Source source_;
+};
+
 // --- Products ------------------------------------------------------------------------------------
 
 // Which parts are multiplied, in this order in each step. Neighbours share one part, which stays
@@ -114,33 +145,33 @@ struct SixTerms {  // without mid low, low mid, low low
 };
 
 // Puts one tile of totals away and begins it anew: from zero, or from `load`.
-#define MPCORE_TURN_TILE(tile)                                      \
-  if constexpr (kFirst) {                                           \
-    if (tile < turn.tiles)                                          \
-      _tile_stored(tile, turn.store + tile * kTotalsTile, kRowBytes); \
-    if (turn.load != nullptr) {                                     \
-      _tile_loadd(tile, turn.load + tile * kTotalsTile, kRowBytes); \
-    } else {                                                        \
-      _tile_zero(tile);                                             \
-    }                                                               \
+#define MPCORE_TURN_TILE(tile)                                                             \
+  if constexpr (kFirst) {                                                                  \
+    if (tile < turn.tiles) _tile_stored(tile, turn.store + tile * kTotalsTile, kRowBytes); \
+    if (turn.load != nullptr) {                                                            \
+      _tile_loadd(tile, turn.load + tile * kTotalsTile, kRowBytes);                        \
+    } else {                                                                               \
+      _tile_zero(tile);                                                                    \
+    }                                                                                      \
   }
 
 template <class Terms, bool kTwoTiles>
 class Multiplier {
  public:
-  static void run(const TileRun& r, TilePending& pending) {
+  static bool run(const TileRun& r, TilePending& pending) {
     alignas(64) float buffer[kTotalFloats];
     TileOutput output = r.output;
     const float* load = r.totals;
     const char* b = static_cast<const char*>(r.b);
     const int32_t cols = output.cols;
     const int64_t d_bytes = kPanelLines * (output.d_dtype == MPCORE_DTYPE_F32 ? 4 : 2);
+    LookAhead ahead(r);
     begin(r, b);
     for (int64_t panel = 0; panel < r.panels; ++panel) {
       const int64_t left = cols - panel * kPanelLines;
       output.cols = static_cast<int32_t>(left < kPanelLines ? left : kPanelLines);
       const char* const b_next = panel + 1 < r.panels ? b + r.b_panel : b;
-      block(r, b, b_next, load, pending, buffer);
+      block(r, b, b_next, load, pending, buffer, ahead);
       b = b_next;
       pending.tiles = kTwoTiles ? 4 : 2;
       pending.output = output;
@@ -152,6 +183,7 @@ class Multiplier {
         if (output.bias != nullptr) output.bias += kPanelLines;
       }
     }
+    return ahead.special();
   }
 
  private:
@@ -167,7 +199,7 @@ class Multiplier {
   // Totals of one pair of panels, left in the registers. The operands of the first product are
   // there; those of the next block are fetched.
   static inline void block(const TileRun& r, const char* b, const char* b_next, const float* load,
-                           const TilePending& pending, float* buffer) {
+                           const TilePending& pending, float* buffer, LookAhead& ahead) {
     const char* a = static_cast<const char*>(r.a);
     const bool rows = pending.output.rows != 0;
     const Turn turn{pending.tiles, rows ? buffer : pending.output.tiles, load};
@@ -177,18 +209,22 @@ class Multiplier {
     if (r.steps == 1) {
       terms<0, true>(r, a, b, a, b_next, turn);
       writer.write(rows_each);
+      ahead.look();
       return;
     }
     terms<0, true>(r, a, b, a + r.a_step, b + b_step, turn);
     writer.write(rows_each);
+    ahead.look();
     for (int64_t step = 2; step < r.steps; ++step) {
       a += r.a_step;
       b += b_step;
       terms<0, false>(r, a, b, a + r.a_step, b + b_step, turn);
       writer.write(rows_each);
+      ahead.look();
     }
     terms<0, false>(r, a + r.a_step, b + b_step, static_cast<const char*>(r.a), b_next, turn);
     writer.write(rows_each);
+    ahead.look();
   }
 
   static inline void load_second_a(const TileRun& r, const char* a) {
@@ -282,12 +318,9 @@ void drain_kernel(TilePending& pending) {
 #undef MPCORE_TURN_TILE
 
 template <class Terms>
-void multiply_terms(const TileRun& run, TilePending& pending) {
-  if (run.one_tile) {
-    Multiplier<Terms, false>::run(run, pending);
-  } else {
-    Multiplier<Terms, true>::run(run, pending);
-  }
+bool multiply_terms(const TileRun& run, TilePending& pending) {
+  return run.one_tile ? Multiplier<Terms, false>::run(run, pending)
+                      : Multiplier<Terms, true>::run(run, pending);
 }
 
 }  // namespace

@@ -158,8 +158,9 @@ struct F32MediumSource : SplitSource<float, 1, kSplittable, kRoundsToInfinity> {
 // --- Tiles ---------------------------------------------------------------------------------------
 
 // 16 x 16 dwords: within each 128 bits first, then the 128-bit blocks.
-inline void transpose(__m512i (&r)[16]) {
-  __m512i t[16];
+inline void transpose(char* tile) {
+  __m512i r[16], t[16];
+  for (int i = 0; i < 16; ++i) r[i] = _mm512_load_si512(tile + 64 * i);
   for (int i = 0; i < 16; i += 4) {
     const __m512i ab_low = _mm512_unpacklo_epi32(r[i], r[i + 1]);
     const __m512i ab_high = _mm512_unpackhi_epi32(r[i], r[i + 1]);
@@ -180,75 +181,54 @@ inline void transpose(__m512i (&r)[16]) {
     r[i + 4] = _mm512_shuffle_i32x4(high, high2, 0x88);
     r[i + 12] = _mm512_shuffle_i32x4(high, high2, 0xdd);
   }
+  for (int i = 0; i < 16; ++i) _mm512_store_si512(tile + 64 * i, r[i]);
 }
 
-struct Along {};
-struct Across {};
+inline int64_t limit(int64_t n, int64_t most) { return n > most ? most : n > 0 ? n : 0; }
 
-// Sixteen lines (the first `lines` exist) and 32 k (the first `depth` exist): calls
-// put(part, row, pairs) with the rows of the tile before any transposition.
-template <class Walk, class Source, class Put>
-inline void load_tile(Source& source, const typename Source::T* p, int64_t line_stride,
-                      int64_t k_stride, int64_t lines, int64_t depth, Put&& put) {
-  __m512i parts[Source::kParts];
-  for (int i = 0; i < kTileLines; ++i) {
-    if constexpr (__is_same(Walk, Along)) {
-      source.along(p + i * line_stride, i < lines ? first32(depth) : 0, parts);
-    } else {
-      const auto* even = p + 2 * i * k_stride;
-      source.across(even, 2 * i < depth ? first16(lines) : 0, even + k_stride,
-                    2 * i + 1 < depth ? first16(lines) : 0, parts);
-    }
-    for (int part = 0; part < Source::kParts; ++part) put(part, i, parts[part]);
-  }
+// Calls body(k, depth, p) for each step of the lines.
+template <class T, class Body>
+inline void for_each_step(const TileLines& x, Body&& body) {
+  for (int64_t k = 0; k < x.k; k += kStepDepth)
+    body(k, limit(x.k - k, kStepDepth), static_cast<const T*>(x.data) + k * x.k_stride);
 }
 
-// Packs one tile of each part.
-template <class Walk, bool kTranspose, class Source>
-inline void pack_tile(Source& source, const typename Source::T* p, int64_t line_stride,
-                      int64_t k_stride, int64_t lines, int64_t depth, char* tile,
-                      int64_t part_bytes) {
-  if constexpr (!kTranspose) {
-    load_tile<Walk>(source, p, line_stride, k_stride, lines, depth,
-                    [&](int part, int row, __m512i x) {
-                      _mm512_store_si512(tile + part * part_bytes + row * 64, x);
-                    });
-  } else {
-    __m512i rows[Source::kParts][kTileLines];
-    load_tile<Walk>(source, p, line_stride, k_stride, lines, depth,
-                    [&](int part, int row, __m512i x) { rows[part][row] = x; });
-    for (int part = 0; part < Source::kParts; ++part) {
-      transpose(rows[part]);
-      for (int i = 0; i < kTileLines; ++i)
-        _mm512_store_si512(tile + part * part_bytes + i * 64, rows[part][i]);
-    }
-  }
-}
-
-// Calls body(walk, k, line, p, line_stride, k_stride, lines, depth) for each tile of the lines,
-// step by step; elements that stand alone are gathered first.
-template <class Source, class Body>
-inline void for_each_tile(const TileLines& x, int64_t count, Body&& body) {
+// Calls put(line, part, row, pairs) with every row of the tiles of one step, before transposition;
+// `line` is the first of a tile. Lines from x.count on, up to `padded`, are zero. Sources across k
+// are read row by row as far as the lines go, since their rows may share a few sets of L1.
+template <class Source, class Put>
+inline void load_step(Source& source, const TileLines& x, int64_t padded, int64_t k, int64_t depth,
+                      const typename Source::T* p, Put&& put) {
   using T = typename Source::T;
-  const T* const data = static_cast<const T*>(x.data);
-  for (int64_t k = 0; k < x.k; k += kStepDepth) {
-    const int64_t depth = x.k - k < kStepDepth ? x.k - k : kStepDepth;
-    for (int64_t line = 0; line < x.count; line += kTileLines) {
-      const int64_t left = count - line;
-      const int64_t lines = left > kTileLines ? kTileLines : left > 0 ? left : 0;
-      const T* const p = data + line * x.line_stride + k * x.k_stride;
-      if (x.k_stride == 1) {
-        body(Along{}, k, line, p, x.line_stride, x.k_stride, lines, depth);
-      } else if (x.line_stride == 1) {
-        body(Across{}, k, line, p, x.line_stride, x.k_stride, lines, depth);
-      } else {
-        T gathered[kTileLines][kStepDepth];
-        for (int64_t i = 0; i < lines; ++i)
-          for (int64_t q = 0; q < depth; ++q)
-            memcpy(&gathered[i][q], p + i * x.line_stride + q * x.k_stride, sizeof(T));
-        body(Along{}, k, line, gathered[0], kStepDepth, 1, lines, depth);
+  __m512i parts[Source::kParts];
+  const auto put_parts = [&](int64_t line, int row) {
+    for (int part = 0; part < Source::kParts; ++part) put(line, part, row, parts[part]);
+  };
+  if (x.k_stride != 1 && x.line_stride == 1) {
+    const int64_t fetch = x.k - k > kStepDepth ? kStepDepth * x.k_stride : 0;
+    for (int i = 0; i < kTileLines; ++i) {
+      const T* const even = p + 2 * i * x.k_stride;
+      const T* const odd = even + x.k_stride;
+      for (int64_t line = 0; line < padded; line += kTileLines) {
+        const __mmask16 mask = first16(x.count - line);
+        _mm_prefetch(even + line + fetch, _MM_HINT_T1);
+        _mm_prefetch(odd + line + fetch, _MM_HINT_T1);
+        source.across(even + line, 2 * i < depth ? mask : 0, odd + line,
+                      2 * i + 1 < depth ? mask : 0, parts);
+        put_parts(line, i);
       }
     }
+    return;
+  }
+  T gathered[kStepDepth];
+  for (int64_t line = 0; line < padded; ++line) {
+    const T* from = p + line * x.line_stride;
+    if (x.k_stride != 1 && line < x.count) {
+      for (int64_t q = 0; q < depth; ++q) memcpy(&gathered[q], from + q * x.k_stride, sizeof(T));
+      from = gathered;
+    }
+    source.along(from, line < x.count ? first32(depth) : 0, parts);
+    put_parts(line / kTileLines * kTileLines, static_cast<int>(line % kTileLines));
   }
 }
 
@@ -256,22 +236,23 @@ template <class Source>
 bool pack_lines(TileOperand operand, const TileLines& x, char* panels, int64_t panel_bytes) {
   Source source;
   const bool is_b = operand == TileOperand::kB;
+  const bool across = x.k_stride != 1 && x.line_stride == 1;
+  const int64_t padded = (x.count + kPanelLines - 1) / kPanelLines * kPanelLines;
   const int64_t steps = (x.k + kStepDepth - 1) / kStepDepth;
   const int64_t part_bytes = is_b ? kPartBytes : kTileBytes;
   const int64_t tile_bytes = is_b ? kTileBytes : steps * Source::kParts * kTileBytes;
-  // A last tile without lines is there all the same.
-  TileLines padded = x;
-  padded.count = (x.count + kPanelLines - 1) / kPanelLines * kPanelLines;
-  for_each_tile<Source>(padded, x.count, [&](auto walk, int64_t k, int64_t line, auto... tile) {
-    using Walk = decltype(walk);
-    constexpr bool kIsAlong = __is_same(Walk, Along);
-    char* const to = panels + line / kPanelLines * panel_bytes + k / kStepDepth * Source::kParts * part_bytes +
-                     line % kPanelLines / kTileLines * tile_bytes;
-    if (kIsAlong == is_b) {
-      pack_tile<Walk, true>(source, tile..., to, part_bytes);
-    } else {
-      pack_tile<Walk, false>(source, tile..., to, part_bytes);
-    }
+  for_each_step<typename Source::T>(x, [&](int64_t k, int64_t depth, const auto* p) {
+    char* const step = panels + k / kStepDepth * Source::kParts * part_bytes;
+    const auto tile = [&](int64_t line, int part) {
+      return step + line / kPanelLines * panel_bytes +
+             line % kPanelLines / kTileLines * tile_bytes + part * part_bytes;
+    };
+    load_step(source, x, padded, k, depth, p, [&](int64_t line, int part, int row, __m512i pairs) {
+      _mm512_store_si512(tile(line, part) + row * 64, pairs);
+    });
+    if (across == is_b) return;
+    for (int64_t line = 0; line < padded; line += kTileLines)
+      for (int part = 0; part < Source::kParts; ++part) transpose(tile(line, part));
   });
   return source.special();
 }
@@ -279,8 +260,8 @@ bool pack_lines(TileOperand operand, const TileLines& x, char* panels, int64_t p
 template <class Source>
 bool scan_lines(const TileLines& x) {
   Source source;
-  for_each_tile<Source>(x, x.count, [&](auto walk, int64_t, int64_t, auto... tile) {
-    load_tile<decltype(walk)>(source, tile..., [](int, int, __m512i) {});
+  for_each_step<typename Source::T>(x, [&](int64_t k, int64_t depth, const auto* p) {
+    load_step(source, x, x.count, k, depth, p, [](int64_t, int, int, __m512i) {});
   });
   return source.special();
 }

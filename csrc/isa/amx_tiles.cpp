@@ -55,7 +55,7 @@ bool scan_kernel(TileScheme scheme, const TileLines& lines) {
   return with_source(scheme, [&](auto source) { return scan_lines<decltype(source)>(lines); });
 }
 
-void multiply_kernel(TileScheme scheme, const TileRun& run, TilePending& pending) {
+bool multiply_kernel(TileScheme scheme, const TileRun& run, TilePending& pending) {
   switch (scheme) {
     case TileScheme::kF16:
       return multiply_terms<FourTerms>(run, pending);
