@@ -160,7 +160,8 @@ def _bounds(needs: Sequence[Need], rates: dict[str, float]) -> list[dict[str, An
         if not ways:
             continue
         seconds, probe = min(ways, key=lambda way: way[0])
-        bounds.append({"name": _place(probe.name, probe.bytes), "seconds": seconds})
+        place = _place(probe.name, probe.bytes)
+        bounds.append({"name": place, "seconds": seconds, "probe": probe.key})
     return bounds
 
 
