@@ -129,7 +129,7 @@ def test_core_unsafe_arguments_are_refused(case: str) -> None:
 
 def test_core_no_ndarray_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="`arrays\\[0\\]` must be an ndarray"):
-        grad.all_finite([None])
+        grad.all_finite([1.0])
     with pytest.raises(TypeError, match="src"):
         cast.cast([1.0], zeros(1))
 

@@ -109,7 +109,6 @@ def test_amx_is_asked_for_when_it_is_to_be_used_not_on_import(use: str) -> None:
 import numpy as np
 import mpcore
 if "{use}" == "named":
-    mpcore.set_isa("avx512_fp16")
     mpcore.matmul(*[np.ones((9, 9), "f4")] * 2)
 set_stack(0)  # refused once AMX is granted
 set_stack(SS_DISABLE)
@@ -121,7 +120,8 @@ try:
 except AssertionError:
     print("granted")
 """
-    result = python(code)
+    below = {"MPCORE_ISA": "avx512_fp16"} if use == "named" else {}
+    result = python(code, **below)
     assert result.stdout.split() == ["granted"], result.stderr
 
 

@@ -97,3 +97,39 @@ def test_norms_show_what_is_not_finite_wherever_it_stands(
             norm = ops.norms([x]).item()
             assert norm == np.inf if bad == np.inf else math.isnan(norm)
         x[at] = 1
+
+
+@pytest.mark.parametrize("exponent", [1020, 600, 520, -440, -470, -600, -1070])
+def test_norms_of_doubles_lose_nothing_at_either_end(
+    isa: str, num_threads: int, exponent: int
+) -> None:
+    n = 20_000
+    x = np.full(n, math.ldexp(1.0, exponent))
+    exact = math.ldexp(1.0, exponent) * math.sqrt(n) if exponent < 1017 else math.inf
+    assert ops.norms([x, np.zeros(3)]).tolist() == pytest.approx(
+        [exact, 0.0], rel=1e-15
+    )
+    assert ops.global_norm([x]) == pytest.approx(exact, rel=1e-15)
+
+
+def test_global_norm_of_doubles_far_apart_is_that_of_all() -> None:
+    # Two of each size, so that each matters only beside its like.
+    for exponent in (700, 0, -449, -451, -700):
+        size = math.ldexp(1.0, exponent)
+        arrays = [
+            np.array([3 * size]),
+            np.array([4 * size]),
+            np.array([size * 2.0**-300]),
+        ]
+        assert ops.global_norm(arrays) == 5 * size
+    below, above = np.array([3 * 2.0**-453]), np.array([4 * 2.0**-448])
+    assert ops.global_norm([below, above]) == pytest.approx(
+        math.hypot(below[0], above[0]), rel=1e-15, abs=0
+    )
+
+
+def test_norms_of_doubles_pass_infinity_and_nan_on() -> None:
+    got = ops.norms([np.array([1e200, math.inf]), np.array([1e-200, math.nan])])
+    assert got[0] == math.inf
+    assert math.isnan(got[1])
+    assert math.isnan(ops.global_norm([np.array([1e200]), np.array([math.nan])]))

@@ -9,6 +9,7 @@
 #include "api/gemm_args.h"
 #include "api/gemm_panels.h"
 #include "api/gemm_problem.h"
+#include "api/gemm_tiles.h"
 #include "runtime/context.h"
 #include "runtime/error.h"
 
@@ -16,6 +17,7 @@ namespace mpcore {
 namespace {
 
 mpcore_status multiply(Session& session, const GemmProblem& problem) {
+  if (tiles_can(session, problem)) return tile_product(session, problem);
   return panel_product(session, problem, {.count = problem.m});
 }
 
@@ -78,6 +80,7 @@ class BatchedProduct {
             .d = matrix(g_.d),
             .residual = matrix(g_.residual),
             .pre_activation = matrix(g_.pre_activation),
+            .packed_b = nullptr,
             .alpha = g_.alpha,
             .beta = g_.beta,
             .bias = bias_,
@@ -86,6 +89,7 @@ class BatchedProduct {
                              ? g_.precision
                              : session_.matmul_precision(),
             .squares = squares_ != nullptr ? squares_ + l * leaves() : nullptr,
+            .squares_stride = square_leaves(g_.n),
             .non_finite = g_.finite != nullptr ? &non_finite_ : nullptr};
   }
 

@@ -20,6 +20,11 @@ struct GemmRows {
 // Computes the rows of the product; the others are not touched.
 mpcore_status panel_product(Session& session, const GemmProblem& problem, const GemmRows& rows);
 
+// The whole product on the calling thread, from inside a task that runs in gemm_mode(). The
+// workspace, of that size, is the task's own.
+int64_t panel_workspace_bytes(const GemmKernels& kernels, const GemmProblem& problem);
+void panel_product_here(const GemmKernels& kernels, const GemmProblem& problem, void* workspace);
+
 }  // namespace mpcore
 
 #endif  // MPCORE_API_GEMM_PANELS_H_

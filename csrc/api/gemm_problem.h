@@ -9,6 +9,7 @@
 #include "api/check.h"
 #include "dispatch/kernel_table.h"
 #include "mpcore/gemm.h"
+#include "runtime/fpenv.h"
 
 namespace mpcore {
 
@@ -19,15 +20,37 @@ inline void* element(const mpcore_matrix& x, int64_t i, int64_t j) {
 // Sums of squares that a row of n columns has; see GemmEpilogue.
 constexpr int64_t square_leaves(int64_t n) { return ceil_div(n, kSquareColumns); }
 
+// The order of summation of a dtype, and the floating-point mode it needs. Packing, the conversions
+// of which are exact, does not notice the mode.
+inline const GemmOrder& gemm_order(const GemmKernels& kernels, mpcore_dtype dtype) {
+  return dtype == MPCORE_DTYPE_BF16 ? kernels.pairs : kernels.chain;
+}
+inline FpMode gemm_mode(mpcore_dtype dtype) {
+  return dtype == MPCORE_DTYPE_BF16 ? FpMode::kFlushResults : FpMode::kIeee;
+}
+
 struct GemmProblem {
   int64_t m, n, k;
   mpcore_matrix a, b, d, residual, pre_activation;
+  const void* packed_b;  // b packed ahead, in place of b.data; or nullptr
   float alpha, beta;
   const float* bias;  // n values or nullptr
   mpcore_activation activation;
   mpcore_matmul_precision precision;  // never DEFAULT
-  double* squares;                    // nullptr, or m x square_leaves(n) sums, zero at first
+  double* squares;                    // nullptr, or a sum for each leaf of each row, zero at first
+  int64_t squares_stride;             // leaves between rows: square_leaves(n)
   std::atomic<bool>* non_finite;      // nullptr, or set once an element of d is not finite
+
+  // Columns [j, j + cols) of the product; j is a multiple of kSquareColumns.
+  GemmProblem columns(int64_t j, int64_t cols) const {
+    GemmProblem part = *this;
+    part.n = cols;
+    for (mpcore_matrix* x : {&part.b, &part.d, &part.residual, &part.pre_activation})
+      if (x->data != nullptr) x->data = element(*x, 0, j);
+    if (bias != nullptr) part.bias += j;
+    if (squares != nullptr) part.squares += j / kSquareColumns;
+    return part;
+  }
 
   // Finishes D[i : i + rows, j : j + cols] from its totals; j is a multiple of sixteen. With
   // squares, two threads must not be in the same kSquareColumns columns of a row.
@@ -37,7 +60,6 @@ struct GemmProblem {
       if (x.data != nullptr) x.data = element(x, i, j);
       return x;
     };
-    const int64_t leaves = square_leaves(n);
     const bool finite =
         kernels.epilogue({.total = total,
                           .total_stride = total_stride,
@@ -50,8 +72,8 @@ struct GemmProblem {
                           .pre_activation = from(pre_activation),
                           .bias = bias != nullptr ? bias + j : nullptr,
                           .activation = activation,
-                          .squares = squares != nullptr ? squares + i * leaves : nullptr,
-                          .squares_stride = leaves,
+                          .squares = squares != nullptr ? squares + i * squares_stride : nullptr,
+                          .squares_stride = squares_stride,
                           .column = j,
                           .check_finite = non_finite != nullptr});
     if (!finite) non_finite->store(true, std::memory_order_relaxed);

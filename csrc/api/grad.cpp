@@ -12,6 +12,7 @@
 #include "api/partition.h"
 #include "runtime/context.h"
 #include "runtime/error.h"
+#include "runtime/fpenv.h"
 
 namespace mpcore {
 namespace {
@@ -219,6 +220,28 @@ mpcore_status lerp(mpcore_context* ctx, int64_t count, const mpcore_tensor_ref* 
   return combine(ctx, count, averages, tensors, &KernelTable::lerp, momentum);
 }
 
+// Sums of squares of doubles can leave the range of a double. Those beyond kSafe, either way, are
+// taken again of elements that were multiplied by kDown or kUp.
+constexpr double kSafeLow = 0x1p-900, kSafeHigh = 0x1p900, kUp = 0x1p600, kDown = 0x1p-600;
+
+double safe_multiplier(double sum) { return sum > kSafeHigh ? kDown : sum < kSafeLow ? kUp : 1; }
+
+// The sum of sums of squares, each of which was taken with a multiplier.
+class SquareTotal {
+ public:
+  void add(double sum, double multiplier) {
+    (multiplier == kUp ? small_ : multiplier == kDown ? large_ : plain_) += sum;
+  }
+  double root() const {
+    if (large_ != 0) return std::sqrt(large_ + plain_ * kDown * kDown) * kUp;
+    if (plain_ != 0) return std::sqrt(plain_ + small_ * kDown * kDown);
+    return std::sqrt(small_) * kDown;
+  }
+
+ private:
+  double large_ = 0, plain_ = 0, small_ = 0;
+};
+
 mpcore_status norms(mpcore_context* ctx, int64_t count, const mpcore_tensor_ref* tensors,
                     double* per_tensor, double* global) {
   constexpr const char* kName = "mpcore_norms";
@@ -229,33 +252,47 @@ mpcore_status norms(mpcore_context* ctx, int64_t count, const mpcore_tensor_ref*
   const Partition partition(session, count, kReductionChunk,
                             [&](int64_t t) { return tensors[t].size; });
   if (!partition.valid()) return MPCORE_OUT_OF_MEMORY;
-  const int64_t leaves = partition.blocks();
-  auto* sums = static_cast<double*>(
-      session.workspace(std::max<int64_t>(leaves, 1) * static_cast<int64_t>(sizeof(double))));
+  auto* sums = static_cast<double*>(session.workspace(std::max<int64_t>(partition.blocks(), 1) *
+                                                      static_cast<int64_t>(sizeof(double))));
   if (sums == nullptr) return MPCORE_OUT_OF_MEMORY;
 
-  const auto status =
-      session.parallel_for(ceil_div(leaves, kTaskLeaves), FpMode::kIeee, [&](int64_t i) {
-        const int64_t from = i * kTaskLeaves, to = std::min(leaves, from + kTaskLeaves);
-        partition.for_each_piece(from, to, [&](int64_t t, int64_t begin, int64_t end) {
-          const auto& x = tensors[t];
-          double* const leaf = sums + partition.first_block(t) + begin / kReductionChunk;
-          kernels.sum_squares(address(x, begin), x.dtype, std::min(end, x.size) - begin, leaf);
+  const auto sum_leaves = [&](int64_t first, int64_t last, double multiplier) {
+    return session.parallel_for(
+        ceil_div(last - first, kTaskLeaves), FpMode::kIeee, [=, &kernels, &partition](int64_t i) {
+          const int64_t from = first + i * kTaskLeaves, to = std::min(last, from + kTaskLeaves);
+          partition.for_each_piece(from, to, [&](int64_t t, int64_t begin, int64_t end) {
+            const auto& x = tensors[t];
+            double* const leaf = sums + partition.first_block(t) + begin / kReductionChunk;
+            kernels.sum_squares(address(x, begin), x.dtype, std::min(end, x.size) - begin, leaf,
+                                multiplier);
+          });
         });
-      });
-  if (status != MPCORE_OK) return status;
-  // Leaves in increasing order, then tensors in increasing order.
-  return session.serial(FpMode::kIeee, [&] {
-    double all = 0;
-    for (int64_t t = 0; t < count; ++t) {
-      double sum = 0;
-      for (int64_t b = partition.first_block(t); b < partition.first_block(t + 1); ++b)
-        sum += sums[b];
-      if (per_tensor != nullptr) per_tensor[t] = std::sqrt(sum);
-      all += sum;
+  };
+  // Leaves in increasing order.
+  const auto sum_of = [&](int64_t t) {
+    double sum = 0;
+    for (int64_t b = partition.first_block(t); b < partition.first_block(t + 1); ++b)
+      sum += sums[b];
+    return sum;
+  };
+
+  if (const auto s = sum_leaves(0, partition.blocks(), 1)) return s;
+  const FpScope scope(FpMode::kIeee);
+  SquareTotal all;
+  for (int64_t t = 0; t < count; ++t) {
+    double sum = sum_of(t);
+    const double multiplier = tensors[t].dtype == MPCORE_DTYPE_F64 ? safe_multiplier(sum) : 1;
+    if (multiplier != 1) {
+      if (const auto s =
+              sum_leaves(partition.first_block(t), partition.first_block(t + 1), multiplier))
+        return s;
+      sum = sum_of(t);
     }
-    if (global != nullptr) *global = std::sqrt(all);
-  });
+    all.add(sum, multiplier);
+    if (per_tensor != nullptr) per_tensor[t] = std::sqrt(sum) / multiplier;
+  }
+  if (global != nullptr) *global = all.root();
+  return MPCORE_OK;
 }
 
 mpcore_status loss_scale_update(mpcore_loss_scale* state, int32_t finite) {

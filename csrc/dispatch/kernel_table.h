@@ -6,6 +6,7 @@
 
 #include <stdint.h>
 
+#include "dispatch/tile_kernels.h"
 #include "mpcore/base.h"
 #include "mpcore/gemm.h"
 #include "mpcore/limits.h"
@@ -45,24 +46,49 @@ struct GemmEpilogue {
   bool check_finite;
 };
 
+// Packs `count` lines of `k` elements into panels of `width` lines, k_padded * width floats each:
+// element p of line i to panels[i / width * panel + p * width + i % width]; the rest is zero. Line
+// i begins at src + line * line_stride, `line` being lines[i] or, without `lines`, i.
+struct GemmPack {
+  const void* src;
+  mpcore_dtype dtype;
+  const int64_t* lines;
+  int64_t line_stride, k_stride;
+  int64_t count, k, k_padded;
+  int32_t width;
+  float* panels;
+};
+
+// total[rows x cols] (+)= A B with A packed as one panel of width `rows` <= mr and B where it is,
+// each of its rows contiguous; cols is a multiple of nr.
+struct GemmThin {
+  int64_t k;
+  int32_t rows;
+  const float* a;
+  const void* b;
+  mpcore_dtype dtype;
+  int64_t b_stride, cols;
+  float* total;
+  int64_t total_stride;
+  bool load_total;
+};
+
 // How one summation order is computed. Packed operands are fp32 panels:
 //   A: ceil(m / mr) panels of k x mr;  B: ceil(n / nr) panels of k x nr; edges are padded with
 //   zeros.
-// Packed k counts are multiples of k_step (zero padded), so a bf16 block of 32 is always whole.
+// A product is cut along k at multiples of k_step only.
 struct GemmOrder {
   int32_t mr, nr, k_step;
   // total[rows x nr] (+)= A panel (k x mr) * B panel (k x nr); rows <= mr rows are computed.
   void (*tile)(int64_t k, int32_t rows, const float* a_panel, const float* b_panel, float* total,
                bool load_total);
+  void (*thin)(const GemmThin& g);
 };
 
 struct GemmKernels {
   GemmOrder chain;  // f32, f16: one FMA chain per element
   GemmOrder pairs;  // bf16: even and odd chains per 32 k, the order of TDPBF16PS
-  // Packs `count` lines of `k` elements into a panel of width `width` (count <= width, k <=
-  // k_padded), zeros elsewhere: panel[p * width + i] = src[i * line_stride + p * k_stride].
-  void (*pack)(const void* src, mpcore_dtype dtype, int64_t line_stride, int64_t k_stride,
-               int64_t count, int64_t k, int64_t k_padded, int32_t width, float* panel);
+  void (*pack)(const GemmPack& g);
   // Is what was written to d finite? true unless asked by check_finite.
   bool (*epilogue)(const GemmEpilogue& e);
 };
@@ -131,8 +157,10 @@ struct KernelTable {
   bool (*all_finite)(const void* x, mpcore_dtype dtype, int64_t n);
   // y = x * multiplier, y may be x; are the results finite?
   bool (*unscale)(const void* x, void* y, mpcore_dtype dtype, int64_t n, double multiplier);
-  // One sum for each leaf of kReductionChunk elements; the last may be shorter.
-  void (*sum_squares)(const void* x, mpcore_dtype dtype, int64_t n, double* sums);
+  // One sum for each leaf of kReductionChunk elements; the last may be shorter. f64 elements are
+  // multiplied first.
+  void (*sum_squares)(const void* x, mpcore_dtype dtype, int64_t n, double* sums,
+                      double multiplier);
   // total (f32 or f64) += x * multiplier; average = momentum * average + (1 - momentum) * x.
   void (*accumulate)(void* total, mpcore_dtype total_dtype, const void* x, mpcore_dtype x_dtype,
                      int64_t n, double multiplier);
@@ -157,6 +185,7 @@ struct KernelTable {
 
   GemmKernels gemm;
   LimitKernels limits;
+  const TileKernels* tiles = nullptr;  // of the levels that have matrix tiles
 };
 
 // One complete table per level; the only symbol an ISA unit exports.

@@ -16,8 +16,14 @@ struct Level {
   static constexpr auto kAmxBf16Peak = amx_bf16_peak;
 };
 
+constexpr KernelTable make_amx_table() {
+  KernelTable table = make_table<Level>();
+  table.tiles = &kAmxTiles;
+  return table;
+}
+
 }  // namespace
 
-constinit const KernelTable kAmxTable = make_table<Level>();
+constinit const KernelTable kAmxTable = make_amx_table();
 
 }  // namespace mpcore

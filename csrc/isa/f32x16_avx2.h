@@ -168,6 +168,39 @@ inline F32x16 select(Mask16 m, F32x16 x, F32x16 y) {
   return {_mm256_blendv_ps(y.lo, x.lo, m.lo), _mm256_blendv_ps(y.hi, x.hi, m.hi)};
 }
 
+inline void transpose8(const __m256 (&x)[8], __m256 (&y)[8]) {
+  __m256 t[8];
+  for (int i = 0; i < 8; i += 4) {
+    const __m256 a = _mm256_unpacklo_ps(x[i], x[i + 1]), b = _mm256_unpackhi_ps(x[i], x[i + 1]);
+    const __m256 c = _mm256_unpacklo_ps(x[i + 2], x[i + 3]);
+    const __m256 d = _mm256_unpackhi_ps(x[i + 2], x[i + 3]);
+    t[i] = _mm256_shuffle_ps(a, c, 0x44);
+    t[i + 1] = _mm256_shuffle_ps(a, c, 0xee);
+    t[i + 2] = _mm256_shuffle_ps(b, d, 0x44);
+    t[i + 3] = _mm256_shuffle_ps(b, d, 0xee);
+  }
+  for (int i = 0; i < 4; ++i) {
+    y[i] = _mm256_permute2f128_ps(t[i], t[i + 4], 0x20);
+    y[i + 4] = _mm256_permute2f128_ps(t[i], t[i + 4], 0x31);
+  }
+}
+
+// By 8 x 8 blocks.
+inline void transpose(F32x16 (&x)[16]) {
+  __m256 in[8], out[4][8];
+  for (int block = 0; block < 4; ++block) {
+    for (int i = 0; i < 8; ++i) {
+      const F32x16& row = x[block / 2 * 8 + i];
+      in[i] = block % 2 == 0 ? row.lo : row.hi;
+    }
+    transpose8(in, out[block]);
+  }
+  for (int i = 0; i < 8; ++i) {
+    x[i] = {out[0][i], out[2][i]};
+    x[i + 8] = {out[1][i], out[3][i]};
+  }
+}
+
 }  // namespace
 }  // namespace mpcore
 

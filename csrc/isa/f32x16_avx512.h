@@ -168,6 +168,32 @@ inline F32x16 select(Mask16 m, F32x16 x, F32x16 y) {
   return {_mm512_mask_blend_ps(m.bits, y.v, x.v)};
 }
 
+inline void transpose(F32x16 (&x)[16]) {
+  __m512 t[16];
+  // Within each quarter of the lanes: 4 x 4 blocks.
+  for (int i = 0; i < 16; i += 4) {
+    const __m512 a = _mm512_unpacklo_ps(x[i].v, x[i + 1].v);
+    const __m512 b = _mm512_unpackhi_ps(x[i].v, x[i + 1].v);
+    const __m512 c = _mm512_unpacklo_ps(x[i + 2].v, x[i + 3].v);
+    const __m512 d = _mm512_unpackhi_ps(x[i + 2].v, x[i + 3].v);
+    t[i] = _mm512_shuffle_ps(a, c, 0x44);
+    t[i + 1] = _mm512_shuffle_ps(a, c, 0xee);
+    t[i + 2] = _mm512_shuffle_ps(b, d, 0x44);
+    t[i + 3] = _mm512_shuffle_ps(b, d, 0xee);
+  }
+  // Then the quarters among each other.
+  for (int i = 0; i < 4; ++i) {
+    const __m512 a = _mm512_shuffle_f32x4(t[i], t[i + 4], 0x88);
+    const __m512 b = _mm512_shuffle_f32x4(t[i], t[i + 4], 0xdd);
+    const __m512 c = _mm512_shuffle_f32x4(t[i + 8], t[i + 12], 0x88);
+    const __m512 d = _mm512_shuffle_f32x4(t[i + 8], t[i + 12], 0xdd);
+    x[i].v = _mm512_shuffle_f32x4(a, c, 0x88);
+    x[i + 4].v = _mm512_shuffle_f32x4(b, d, 0x88);
+    x[i + 8].v = _mm512_shuffle_f32x4(a, c, 0xdd);
+    x[i + 12].v = _mm512_shuffle_f32x4(b, d, 0xdd);
+  }
+}
+
 }  // namespace
 }  // namespace mpcore
 

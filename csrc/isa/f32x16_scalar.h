@@ -161,6 +161,16 @@ inline F32x16 select(Mask16 m, F32x16 x, F32x16 y) {
   return F32x16::make([&](int i) { return m.lane[i] ? x.lane[i] : y.lane[i]; });
 }
 
+inline void transpose(F32x16 (&x)[16]) {
+  for (int i = 0; i < 16; ++i) {
+    for (int j = 0; j < i; ++j) {
+      const float upper = x[j].lane[i];
+      x[j].lane[i] = x[i].lane[j];
+      x[i].lane[j] = upper;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace mpcore
 

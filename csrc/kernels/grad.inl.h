@@ -20,8 +20,9 @@ namespace {
 // --- Walking memory ------------------------------------------------------------------------------
 
 constexpr int64_t kLineBytes = 64;
-// How far ahead lines are asked for.
-constexpr int64_t kAheadBytes = 2048;
+// How far ahead lines are asked for. Beyond the end of an array its neighbour often follows: of
+// many small ones each is asked for while the one before is worked on.
+constexpr int64_t kAheadBytes = 1024;
 // Elements of one step: whole lines of every dtype.
 constexpr int64_t kStep = 32;
 // Parts that are walked side by side, and the steps each must have: shorter ranges are walked from
@@ -29,32 +30,30 @@ constexpr int64_t kStep = 32;
 constexpr int kParts = 4;
 constexpr int64_t kMinPartSteps = 64;
 
-// Calls body(step, ahead) once for each step of [0, steps), in no particular order. `ahead` is the
-// distance in bytes to prefetch at; 0 near the end.
+// Calls body(step) once for each step of [0, steps), in no particular order.
 template <class Body>
 inline void walk(int64_t steps, Body&& body) {
   const int64_t part = steps / kParts >= kMinPartSteps ? steps / kParts : 0;
   for (int64_t i = 0; i < part; ++i)
-    for (int p = 0; p < kParts; ++p) body(p * part + i, kAheadBytes);
-  for (int64_t i = kParts * part; i < steps; ++i) body(i, 0);
+    for (int p = 0; p < kParts; ++p) body(p * part + i);
+  for (int64_t i = kParts * part; i < steps; ++i) body(i);
 }
 
-// Asks for the lines of one step, `ahead` bytes beyond p. They may lie outside of the array.
+// Asks for the lines of the step that comes kAheadBytes after p's.
 template <class T>
-inline void prefetch_step(const T* p, int64_t ahead) {
-  const char* at = reinterpret_cast<const char*>(p) + ahead;
+inline void prefetch_step(const T* p) {
+  const char* at = reinterpret_cast<const char*>(p) + kAheadBytes;
   for (int64_t i = 0; i < kStep * static_cast<int64_t>(sizeof(T)); i += kLineBytes)
     __builtin_prefetch(at + i);
 }
 
-// The same for the vectors of [0, n): prefetch(i, ahead) for each step, body(i, count) for each
-// vector.
+// The same for the vectors of [0, n): prefetch(i) for each step, body(i, count) for each vector.
 template <class Prefetch, class Body>
 inline void walk_vectors(int64_t n, Prefetch&& prefetch, Body&& body) {
   const int64_t steps = n / kStep;
-  walk(steps, [&](int64_t step, int64_t ahead) {
+  walk(steps, [&](int64_t step) {
     const int64_t i = step * kStep;
-    prefetch(i, ahead);
+    prefetch(i);
     for (int64_t j = 0; j < kStep; j += kLanes) body(i + j, Whole{});
   });
   const int64_t done = steps * kStep;
@@ -97,9 +96,9 @@ inline bool finite_words(const void* x, int64_t n) {
   const char* const p = static_cast<const char*>(x);
   const int64_t lines = n / kPerLine;
   Line seen = {};
-  walk(lines, [&](int64_t line, int64_t ahead) {
+  walk(lines, [&](int64_t line) {
     const char* const at = p + line * kLineBytes;
-    __builtin_prefetch(at + ahead);
+    __builtin_prefetch(at + kAheadBytes);
     Line w;
     memcpy(&w, at, sizeof(w));
     seen |= (w & Words::kAbs) + Words::kExponentOne;
@@ -158,7 +157,7 @@ template <class V, class T>
 inline bool unscale_elements(const T* x, T* y, int64_t n, V multiplier) {
   FiniteLanes<V, T> finite;
   walk_vectors(
-      n, [&](int64_t i, int64_t ahead) { prefetch_step(x + i, ahead); },
+      n, [&](int64_t i) { prefetch_step(x + i); },
       [&](int64_t i, auto count) {
         const V product = load_as<V>(x + i, count) * multiplier;
         finite.note(product);
@@ -188,20 +187,23 @@ inline double reduce_add(F64x16 sum) {
 }
 
 // Lane j of a leaf sums the squares of its elements j, j + 16, ... in double: exact squares, unless
-// the elements are doubles. Nothing is scaled: squares of doubles beyond about 1e154 overflow,
-// below 1e-154 they lose bits. The leaves are the parts to walk side by side.
+// the elements are doubles, which are multiplied first. The leaves are the parts to walk side by
+// side.
 template <class T>
-inline void sum_squares_of(const T* x, int64_t n, double* sums) {
+inline void sum_squares_of(const T* x, int64_t n, double* sums, double multiplier) {
+  const F64x16 factor = F64x16::set(multiplier);
+  const auto add_square = [=](F64x16& sum, const T* p, auto count) {
+    F64x16 v = load_as<F64x16>(p, count);
+    if constexpr (__is_same(T, double)) v = v * factor;
+    sum = sum + v * v;
+  };
   for (; n >= kParts * kReductionChunk; n -= kParts * kReductionChunk) {
     F64x16 sum[kParts] = {};
     for (int64_t i = 0; i < kReductionChunk; i += kStep) {
       for (int s = 0; s < kParts; ++s) {
         const T* const p = x + s * kReductionChunk + i;
-        prefetch_step(p, kAheadBytes);
-        for (int64_t j = 0; j < kStep; j += kLanes) {
-          const F64x16 v = load_as<F64x16>(p + j, Whole{});
-          sum[s] = sum[s] + v * v;
-        }
+        prefetch_step(p);
+        for (int64_t j = 0; j < kStep; j += kLanes) add_square(sum[s], p + j, Whole{});
       }
     }
     for (int s = 0; s < kParts; ++s) *sums++ = reduce_add(sum[s]);
@@ -209,17 +211,16 @@ inline void sum_squares_of(const T* x, int64_t n, double* sums) {
   }
   for (; n > 0; n -= kReductionChunk, x += kReductionChunk) {
     F64x16 sum = F64x16::zero();
-    for_each_vector(n < kReductionChunk ? n : kReductionChunk, [&](int64_t i, auto count) {
-      const F64x16 v = load_as<F64x16>(x + i, count);
-      sum = sum + v * v;
-    });
+    for_each_vector(n < kReductionChunk ? n : kReductionChunk,
+                    [&](int64_t i, auto count) { add_square(sum, x + i, count); });
     *sums++ = reduce_add(sum);
   }
 }
 
-void sum_squares_kernel(const void* x, mpcore_dtype dtype, int64_t n, double* sums) {
+void sum_squares_kernel(const void* x, mpcore_dtype dtype, int64_t n, double* sums,
+                        double multiplier) {
   dispatch_float(dtype, [&](auto* tag) {
-    sum_squares_of(static_cast<const Pointee<decltype(tag)>*>(x), n, sums);
+    sum_squares_of(static_cast<const Pointee<decltype(tag)>*>(x), n, sums, multiplier);
   });
 }
 
@@ -243,9 +244,9 @@ template <class V, class A, class T, class Rule>
 inline void combine_elements(A* total, const T* x, int64_t n, const Rule& rule) {
   walk_vectors(
       n,
-      [&](int64_t i, int64_t ahead) {
-        prefetch_step(total + i, ahead);
-        prefetch_step(x + i, ahead);
+      [&](int64_t i) {
+        prefetch_step(total + i);
+        prefetch_step(x + i);
       },
       [&](int64_t i, auto count) {
         store(rule(load_as<V>(total + i, count), load_rounded<V>(x + i, count)), total + i, count);

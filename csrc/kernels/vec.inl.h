@@ -10,6 +10,8 @@
 //   abs(x)  round_even(x)  pow2(n) = 2^n for integral n in [-126, 127]
 //   less(x, y) -> Mask16    is_nan(x) -> Mask16    select(mask, x, y) = mask ? x : y per lane
 //
+//   transpose(x)               of sixteen vectors, as the rows of a square
+//
 // Every operation is IEEE with one rounding, so each level computes the same bits.
 //
 // U32x16, for random numbers: set(x), load(p), x.store(p), x ^ y, and multiply_wide(x, y, low,

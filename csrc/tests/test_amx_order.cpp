@@ -72,11 +72,13 @@ long compare(std::mt19937& random, int k, int low, int high) {
     float actual[kTile * kTile];
     mpcore_gemm_args g = {};
     g.struct_size = sizeof(g);
+    g.batch = 1;
     g.m = g.n = kTile;
     g.k = k;
-    g.a = {const_cast<uint16_t*>(a.data()), k, 1, MPCORE_DTYPE_BF16, 0};
-    g.b = {const_cast<uint16_t*>(b.data()), kTile, 1, MPCORE_DTYPE_BF16, 0};
-    g.d = {actual, kTile, 1, MPCORE_DTYPE_F32, 0};
+    g.alpha = 1.0f;
+    g.a = {const_cast<uint16_t*>(a.data()), k, 1, 0, MPCORE_DTYPE_BF16, 0};
+    g.b = {const_cast<uint16_t*>(b.data()), kTile, 1, 0, MPCORE_DTYPE_BF16, 0};
+    g.d = {actual, kTile, 1, 0, MPCORE_DTYPE_F32, 0};
     if (mpcore_gemm(nullptr, &g) != MPCORE_OK) {
       std::fprintf(stderr, "%s\n", mpcore_last_error());
       return -1;

@@ -4,9 +4,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-def all_finite(arrays: Iterable[NDArray[Any]]) -> bool: ...
+def all_finite(arrays: Iterable[NDArray[Any] | None]) -> bool: ...
 def unscale(
-    arrays: Iterable[NDArray[Any]],
+    arrays: Iterable[NDArray[Any] | None],
     outputs: Iterable[NDArray[Any]] | None,
     multiplier: float,
 ) -> bool: ...

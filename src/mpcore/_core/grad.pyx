@@ -20,18 +20,21 @@ cdef class _Refs:
     cdef Py_ssize_t count
     cdef tuple held
 
-    def __cinit__(self, arrays, str name, bint writable):
+    def __cinit__(self, arrays, str name, bint writable, bint skip_none=False):
         cdef Py_ssize_t i
         cdef mpcore_tensor_ref* ref
         self.held = tuple(arrays)
-        self.count = len(self.held)
+        self.count = 0
         self.data = <mpcore_tensor_ref*>PyMem_Calloc(
-            self.count, sizeof(mpcore_tensor_ref))
+            len(self.held), sizeof(mpcore_tensor_ref))
         if self.data == NULL:
             raise MemoryError
-        for i in range(self.count):
+        for i in range(len(self.held)):
             array = self.held[i]
-            ref = &self.data[i]
+            if array is None and skip_none:
+                continue
+            ref = &self.data[self.count]
+            self.count += 1
             if not cnp.PyArray_CheckExact(array):  # a subclass may mean something else
                 raise TypeError(
                     f"`{name}[{i}]` must be an ndarray and no subclass. "
@@ -64,8 +67,8 @@ cdef _Refs _written(arrays, str name, _Refs tensors):
 
 
 def all_finite(arrays) -> bool:
-    """Tell whether no element of any array is infinite or NaN."""
-    cdef _Refs refs = _Refs(arrays, "arrays", False)
+    """Tell whether no element of any array is infinite or NaN; None is skipped."""
+    cdef _Refs refs = _Refs(arrays, "arrays", False, True)
     cdef int32_t finite = 0
     cdef int32_t status
     with nogil:
@@ -75,8 +78,11 @@ def all_finite(arrays) -> bool:
 
 
 def unscale(arrays, outputs, double multiplier) -> bool:
-    """Set outputs (None: arrays) to arrays * multiplier; tell whether all are finite."""
-    cdef _Refs refs = _Refs(arrays, "arrays", outputs is None)
+    """Set outputs to arrays * multiplier; tell whether all are finite.
+
+    Without outputs it is done in place, and arrays that are None are skipped.
+    """
+    cdef _Refs refs = _Refs(arrays, "arrays", outputs is None, outputs is None)
     cdef _Refs places = (
         None if outputs is None else _written(outputs, "outputs", refs))
     cdef mpcore_tensor_ref* to = NULL if places is None else places.data

@@ -40,7 +40,7 @@ def all_finite(arrays: Any) -> bool:
     """
     if isinstance(arrays, list | tuple):
         try:
-            return kernel.all_finite([x for x in arrays if x is not None])
+            return kernel.all_finite(arrays)
         except _DOES_NOT_FIT:
             pass
     tensors = []
@@ -185,8 +185,8 @@ def lerp(
 def norms(arrays: Sequence[Any]) -> np.ndarray:
     """Return the Euclidean norm of each array, float64.
 
-    Squares are summed in float64, in an order that depends on the size alone; those of
-    float32 and narrower ones neither overflow nor underflow.
+    Squares are summed in float64, in an order that depends on the size alone, and
+    neither overflow nor underflow.
     """
     return _norms(arrays)[0]
 
@@ -244,10 +244,10 @@ def _unscaled_into(
     arrays: Sequence[Any], out: Sequence[Any], factor: float
 ) -> tuple[list[np.ndarray | None], bool]:
     """Unscale arrays that need no adapting into places that lie apart from others."""
-    present = [x for x in arrays if x is not None]
     if out is arrays or all(map(operator.is_, out, arrays)):
-        return list(out), kernel.unscale(present, None, factor)
+        return list(out), kernel.unscale(arrays, None, factor)
     pairs = list(zip(arrays, out, strict=True))
+    present = [x for x in arrays if x is not None]
     places = [place for x, place in pairs if x is not None]
     finite = kernel.unscale(present, places, factor)
     return [None if x is None else place for x, place in pairs], finite

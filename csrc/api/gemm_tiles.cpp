@@ -1,0 +1,455 @@
+// Blocking of the tile path. Two structures share all code:
+//  - "rows": k is not cut. A task packs a block of columns of B for itself, which then streams from
+//    L2, and walks down the panels of A, read where they stand if they can be.
+//  - "blocks": A and B are packed ahead, and a task adds up k blocks in fp32 tiles that stay in L2.
+// Blocks of 32 k are added in increasing k either way, so the bits do not depend on the blocking.
+#include "api/gemm_tiles.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+
+#include "api/check.h"
+#include "api/gemm_panels.h"
+
+namespace mpcore {
+namespace {
+
+constexpr int64_t kColumnBlock = kSquareColumns;  // what is special in B, is so by these
+static_assert(kColumnBlock % kPanelLines == 0);
+constexpr int64_t kSerialFlops = int64_t{1} << 21;  // below, a hand-over costs more than it saves
+constexpr int64_t kWholeDepth = 1024;               // of k times parts, for "rows"
+constexpr int64_t kThinRows = 128;                  // so few rows use a packed B too little
+constexpr int64_t kThinDepth = 8192;
+constexpr int64_t kDirectStride = int64_t{1} << 12;  // bytes; rows so far apart share L1 sets
+constexpr int64_t kHalfPanel = 40 << 10;  // bytes of a panel of A that L1 holds beside the rest
+// Blocks of this size come on huge pages, and then do not fall on top of each other in L2: worth
+// 10 to 15 % from the size of use on.
+constexpr int64_t kHugePage = int64_t{2} << 20, kHugePageUse = int64_t{256} << 10;
+constexpr int64_t kAheadBytes = int64_t{64} << 20;
+constexpr int64_t kAheadLines = 4096;
+constexpr int64_t kStreamBytes = int64_t{1} << 20;  // a D beyond this does not stay in L2
+
+constexpr int64_t round_up(int64_t x, int64_t y) { return ceil_div(x, y) * y; }
+constexpr int64_t round_down(int64_t x, int64_t y) { return x / y * y; }
+
+TileScheme scheme_of(const GemmProblem& g) {
+  if (g.a.dtype == MPCORE_DTYPE_BF16) return TileScheme::kBf16;
+  if (g.a.dtype == MPCORE_DTYPE_F16) return TileScheme::kF16;
+  return g.precision == MPCORE_MATMUL_PRECISION_HIGH ? TileScheme::kF32High
+                                                     : TileScheme::kF32Medium;
+}
+
+struct Blocking {
+  bool ahead;                                   // "blocks"
+  int64_t rows, cols;                           // of a task
+  int64_t depth;                                // of a k block
+  int64_t ahead_rows, ahead_cols, ahead_depth;  // of what is packed at once
+};
+
+Blocking choose_blocking(const GemmProblem& g, TileScheme scheme, int64_t threads) {
+  const int64_t parts = parts_of(scheme);
+  const int64_t m = round_up(g.m, kPanelLines), n = round_up(g.n, kColumnBlock);
+  const int64_t k = round_up(g.k, kStepDepth);
+  const int64_t line_bytes = k * parts * 2;
+  Blocking b{};
+  if (k * parts <= kWholeDepth || (g.m <= kThinRows && k * parts <= kThinDepth)) {
+    const int64_t block_bytes = g.m > kThinRows ? 1 << 20 : 128 << 10;
+    b.cols = std::clamp(round_down(block_bytes / line_bytes, kColumnBlock), kColumnBlock, n);
+    b.rows = m;
+    b.depth = b.ahead_depth = k;
+  } else {
+    b.ahead = true;
+    b.rows = std::min<int64_t>(256, m);
+    b.cols = std::min<int64_t>(512, n);
+    b.depth = std::min(round_down(384 / parts, kStepDepth), k);
+    b.ahead_rows = std::min(kAheadLines, m);
+    b.ahead_cols = std::min(kAheadLines, n);
+    const int64_t fits = kAheadBytes / ((b.ahead_rows + b.ahead_cols) * parts * 2);
+    b.ahead_depth = std::min(k, std::max(b.depth, round_down(fits, b.depth)));
+  }
+  const auto tasks = [&] { return ceil_div(m, b.rows) * ceil_div(n, b.cols); };
+  while (threads > 1 && tasks() < 2 * threads && b.cols > kColumnBlock)
+    b.cols = std::max(kColumnBlock, round_up(b.cols / 2, kColumnBlock));
+  while (threads > 1 && tasks() < threads && b.rows > kPanelLines)
+    b.rows = round_up(b.rows / 2, kPanelLines);
+  return b;
+}
+
+class TileProduct {
+ public:
+  TileProduct(Session& session, const GemmProblem& problem)
+      : session_(session),
+        g_(problem),
+        tiles_(*session.kernels().tiles),
+        scheme_(scheme_of(problem)),
+        step_bytes_(step_bytes(scheme_)),
+        serial_(problem.m * problem.n * problem.k < kSerialFlops),
+        blocking_(choose_blocking(problem, scheme_, serial_ ? 1 : session.num_threads())),
+        mode_(scheme_ == TileScheme::kBf16 ? FpMode::kFlushResults : FpMode::kIeee) {
+    const int64_t size = dtype_size(g_.d.dtype);
+    plain_ = g_.alpha == 1.0f && g_.beta == 0.0f && g_.residual.data == nullptr &&
+             g_.pre_activation.data == nullptr && g_.activation == MPCORE_ACTIVATION_LINEAR &&
+             g_.squares == nullptr && g_.non_finite == nullptr && g_.d.col_stride == 1;
+    stream_ = g_.m * g_.n * size > kStreamBytes &&
+              reinterpret_cast<uintptr_t>(g_.d.data) % 64 == 0 && g_.d.row_stride * size % 64 == 0;
+    const int64_t row_bytes = g_.a.row_stride * 2;
+    direct_ = scheme_ == TileScheme::kBf16 && !blocking_.ahead && g_.a.col_stride == 1 &&
+              g_.k % kStepDepth == 0 && row_bytes < kDirectStride && row_bytes > -kDirectStride;
+  }
+
+  mpcore_status run() {
+    if (g_.m == 0 || g_.n == 0) return MPCORE_OK;
+    if (const auto s = allocate()) return s;
+    const Blocking& b = blocking_;
+    const int64_t rows = b.ahead ? b.ahead_rows : g_.m, cols = b.ahead ? b.ahead_cols : g_.n;
+    for (int64_t j = 0; j < g_.n; j += cols)
+      for (int64_t i = 0; i < g_.m; i += rows)
+        for (int64_t k = 0; k < g_.k; k += b.ahead_depth) {
+          const Part part{i,
+                          j,
+                          k,
+                          std::min(rows, g_.m - i),
+                          std::min(cols, g_.n - j),
+                          std::min(b.ahead_depth, g_.k - k)};
+          if (b.ahead)
+            if (const auto s = pack_ahead(part)) return s;
+          if (const auto s = multiply(part)) return s;
+        }
+    return special_.load(std::memory_order_relaxed) ? compute_special() : MPCORE_OK;
+  }
+
+ private:
+  // What is computed between two hand-overs to the threads.
+  struct Part {
+    int64_t i, j, k, m, n, depth;
+  };
+
+  struct Lane {
+    char* b;        // a block of B, unless packed ahead
+    char* a;        // a panel of A, likewise
+    float* totals;  // of a task that adds up k blocks
+    float* strip;   // 32 rows that finish() will read
+  };
+
+  // A panel of A as a kernel reads it.
+  struct PanelA {
+    const char* data;
+    int64_t row, tile, step;
+  };
+
+  // --- Memory ------------------------------------------------------------------------------------
+
+  mpcore_status allocate() {
+    const Blocking& b = blocking_;
+    const int64_t lanes = serial_ ? 1 : session_.num_threads();
+    const int64_t steps = ceil_div(b.ahead_depth, kStepDepth);
+    whole_totals_ = b.ahead && b.ahead_depth < g_.k;
+    const int64_t task_totals = b.ahead && !whole_totals_ && b.depth < g_.k ? b.rows * b.cols : 0;
+    const int64_t sizes[] = {
+        b.ahead ? 0 : b.cols / kPanelLines * steps * step_bytes_,
+        b.ahead || direct_ ? kPanelLines : steps * step_bytes_,
+        task_totals * int64_t{sizeof(float)},
+        kPanelLines * b.cols * int64_t{sizeof(float)},
+    };
+    // A direct A has last rows and odd depths to pack all the same.
+    const int64_t panel_a = b.ahead ? 0 : steps * step_bytes_;
+    lane_bytes_ = sizes[0] + panel_a + sizes[2] + sizes[3];
+    const int64_t ahead_lines =
+        b.ahead ? round_up(b.ahead_rows, kPanelLines) + round_up(b.ahead_cols, kColumnBlock) : 0;
+    const int64_t ahead = ahead_lines / kPanelLines * steps * step_bytes_;
+    const int64_t totals = whole_totals_
+                               ? round_up(b.ahead_rows, kPanelLines) *
+                                     round_up(b.ahead_cols, kColumnBlock) * int64_t{sizeof(float)}
+                               : 0;
+    const int64_t flags = g_.m + ceil_div(g_.n, kColumnBlock);
+    const int64_t bytes = lanes * lane_bytes_ + ahead + totals + flags;
+    char* p = static_cast<char*>(
+        session_.workspace(bytes >= kHugePageUse ? std::max(bytes, kHugePage) : bytes));
+    if (p == nullptr) return MPCORE_OUT_OF_MEMORY;
+    lanes_ = p;
+    block_bytes_ = sizes[0];
+    panel_bytes_ = panel_a;
+    totals_bytes_ = sizes[2];
+    ahead_a_ = p + lanes * lane_bytes_;
+    ahead_b_ =
+        ahead_a_ +
+        (b.ahead ? round_up(b.ahead_rows, kPanelLines) / kPanelLines * steps * step_bytes_ : 0);
+    totals_ = reinterpret_cast<float*>(ahead_a_ + ahead);
+    special_row_ = ahead_a_ + ahead + totals;
+    special_cols_ = special_row_ + g_.m;
+    std::memset(special_row_, 0, static_cast<size_t>(flags));
+    return MPCORE_OK;
+  }
+
+  Lane lane(int64_t index) const {
+    char* const p = lanes_ + index * lane_bytes_;
+    char* const totals = p + block_bytes_ + panel_bytes_;
+    return {p, p + block_bytes_, reinterpret_cast<float*>(totals),
+            reinterpret_cast<float*>(totals + totals_bytes_)};
+  }
+
+  // --- Packing -----------------------------------------------------------------------------------
+
+  TileLines lines_of_a(int64_t i, int64_t k, int64_t count, int64_t depth) const {
+    return {element(g_.a, i, k), g_.a.row_stride, g_.a.col_stride, count, depth};
+  }
+
+  void note_rows(int64_t i, int64_t k, int64_t count, int64_t depth) {
+    for (int64_t row = i; row < i + count; ++row)
+      if (tiles_.scan(scheme_, lines_of_a(row, k, 1, depth))) set(special_row_ + row);
+  }
+  void set(char* flag) {
+    std::atomic_ref<char>(*flag).store(1, std::memory_order_relaxed);
+    special_.store(true, std::memory_order_relaxed);
+  }
+
+  void pack_a(int64_t i, int64_t k, int64_t count, int64_t depth, char* to) {
+    if (tiles_.pack(scheme_, TileOperand::kA, lines_of_a(i, k, count, depth), to, 0))
+      note_rows(i, k, count, depth);
+  }
+
+  // Columns [j, j + cols) of B, block by block.
+  void pack_b(int64_t j, int64_t k, int64_t cols, int64_t depth, char* to) {
+    const int64_t panel = ceil_div(depth, kStepDepth) * step_bytes_;
+    for (int64_t c = 0; c < cols; c += kColumnBlock) {
+      const TileLines lines{element(g_.b, k, j + c), g_.b.col_stride, g_.b.row_stride,
+                            std::min(kColumnBlock, cols - c), depth};
+      if (tiles_.pack(scheme_, TileOperand::kB, lines, to + c / kPanelLines * panel, panel))
+        set(special_cols_ + (j + c) / kColumnBlock);
+    }
+  }
+
+  mpcore_status pack_ahead(const Part& p) {
+    const int64_t panel = ceil_div(p.depth, kStepDepth) * step_bytes_;
+    const int64_t a_panels = ceil_div(p.m, kPanelLines), b_blocks = ceil_div(p.n, kColumnBlock);
+    return for_each(a_panels + b_blocks, [&](int64_t t) {
+      if (t < a_panels) {
+        const int64_t i = t * kPanelLines;
+        pack_a(p.i + i, p.k, std::min(kPanelLines, p.m - i), p.depth, ahead_a_ + t * panel);
+      } else {
+        const int64_t j = (t - a_panels) * kColumnBlock;
+        pack_b(p.j + j, p.k, std::min(kColumnBlock, p.n - j), p.depth,
+               ahead_b_ + j / kPanelLines * panel);
+      }
+    });
+  }
+
+  // --- Products ----------------------------------------------------------------------------------
+
+  mpcore_status multiply(const Part& p) {
+    const int64_t down = ceil_div(p.m, blocking_.rows), across = ceil_div(p.n, blocking_.cols);
+    const int64_t count = down * across;
+    std::atomic<int64_t> next{0};
+    const auto work = [&](int64_t index) {
+      TileState found;
+      tiles_.acquire(&found);
+      for (int64_t t; (t = next.fetch_add(1, std::memory_order_relaxed)) < count;)
+        task(p, t % down * blocking_.rows, t / down * blocking_.cols, lane(index));
+      tiles_.release(found);
+    };
+    if (serial_) return session_.serial(mode_, [&] { work(0); });
+    return session_.parallel_for(std::min<int64_t>(session_.num_threads(), count), mode_, work);
+  }
+
+  void task(const Part& p, int64_t i0, int64_t j0, const Lane& lane) {
+    const int64_t m = std::min(blocking_.rows, p.m - i0), n = std::min(blocking_.cols, p.n - j0);
+    const int64_t panel = ceil_div(p.depth, kStepDepth) * step_bytes_;
+    const char* b = lane.b;
+    if (blocking_.ahead) {
+      b = ahead_b_ + j0 / kPanelLines * panel;
+    } else {
+      pack_b(p.j + j0, p.k, n, p.depth, lane.b);
+    }
+    float* const totals =
+        whole_totals_
+            ? totals_ + (i0 / kPanelLines * whole_panels() + j0 / kPanelLines) * kTotalFloats
+            : lane.totals;
+    const int64_t totals_row =
+        (whole_totals_ ? whole_panels() : blocking_.cols / kPanelLines) * kTotalFloats;
+    TilePending pending;
+    for (int64_t q = 0; q < p.depth; q += blocking_.depth) {
+      const int64_t depth = std::min(blocking_.depth, p.depth - q);
+      const bool first = p.k + q == 0, last = p.k + q + depth == g_.k;
+      for (int64_t i = 0; i < m; i += kPanelLines) {
+        const int64_t rows = std::min(kPanelLines, m - i);
+        const PanelA a = panel_a(p, i0 + i, q, rows, lane, i == 0);
+        float* const tiles = totals + i / kPanelLines * totals_row;
+        const int64_t next = std::min(kPanelLines, m - i - rows);
+        TileLines ahead{};
+        if (is_direct(next)) ahead = lines_of_a(p.i + i0 + i + rows, 0, next, g_.k);
+        const TileRun run{.a = a.data,
+                          .a_row = a.row,
+                          .a_tile = a.tile,
+                          .a_step = a.step,
+                          .one_tile = rows <= kPanelLines / 2,
+                          .stream_half = ceil_div(depth, kStepDepth) * step_bytes_ > kHalfPanel,
+                          .b = b + q / kStepDepth * step_bytes_,
+                          .b_panel = panel,
+                          .steps = ceil_div(depth, kStepDepth),
+                          .panels = ceil_div(n, kPanelLines),
+                          .totals = first ? nullptr : tiles,
+                          .output = {},
+                          .ahead = ahead};
+        if (last) {
+          if (multiply_last(run, p.i + i0 + i, p.j + j0, rows, n, lane, pending))
+            note_rows(p.i + i0 + i + rows, 0, next, g_.k);
+        } else {
+          multiply_into(run, tiles, n, pending);
+        }
+      }
+    }
+    tiles_.drain(pending);
+  }
+
+  int64_t whole_panels() const {
+    return round_up(blocking_.ahead_cols, kColumnBlock) / kPanelLines;
+  }
+
+  bool is_direct(int64_t rows) const { return direct_ && rows % (kPanelLines / 2) == 0; }
+
+  // Rows i..i + rows of the part, k from q on. The first panel of a task nobody has looked at.
+  PanelA panel_a(const Part& p, int64_t i, int64_t q, int64_t rows, const Lane& lane, bool first) {
+    const int64_t panel = ceil_div(p.depth, kStepDepth) * step_bytes_;
+    const auto packed = [&](const char* data) {
+      const int64_t step = step_bytes_ / 2;
+      return PanelA{data + q / kStepDepth * step, 64, panel / 2, step};
+    };
+    if (blocking_.ahead) return packed(ahead_a_ + i / kPanelLines * panel);
+    if (is_direct(rows)) {
+      const TileLines lines = lines_of_a(p.i + i, 0, rows, g_.k);
+      if (first && tiles_.scan(scheme_, lines)) note_rows(p.i + i, 0, rows, g_.k);
+      const int64_t row = g_.a.row_stride * 2;
+      return {static_cast<const char*>(lines.data), row, row * kPanelLines / 2, 2 * kStepDepth};
+    }
+    pack_a(p.i + i, 0, rows, g_.k, lane.a);
+    return packed(lane.a);
+  }
+
+  void multiply_into(TileRun run, float* tiles, int64_t n, TilePending& pending) {
+    run.output = {.tiles = tiles,
+                  .d = nullptr,
+                  .d_row = 0,
+                  .d_dtype = MPCORE_DTYPE_F32,
+                  .bias = nullptr,
+                  .rows = 0,
+                  .cols = static_cast<int32_t>(n),
+                  .stream = false};
+    tiles_.multiply(scheme_, run, pending);
+  }
+
+  // The last k block of rows i..i + rows and columns j..j + n of D.
+  bool multiply_last(TileRun run, int64_t i, int64_t j, int64_t rows, int64_t n, const Lane& lane,
+                     TilePending& pending) {
+    const bool plain = plain_ && !any(special_row_ + i, rows) &&
+                       !any(special_cols_ + j / kColumnBlock, ceil_div(n, kColumnBlock));
+    const int64_t strip_row = blocking_.cols * int64_t{sizeof(float)};
+    run.output = {.tiles = nullptr,
+                  .d = plain ? element(g_.d, i, j) : lane.strip,
+                  .d_row = plain ? g_.d.row_stride * dtype_size(g_.d.dtype) : strip_row,
+                  .d_dtype = plain ? g_.d.dtype : MPCORE_DTYPE_F32,
+                  .bias = plain && g_.bias != nullptr ? g_.bias + j : nullptr,
+                  .rows = static_cast<int32_t>(rows),
+                  .cols = static_cast<int32_t>(n),
+                  .stream = plain && stream_ && n % kPanelLines == 0};
+    if (!plain) tiles_.drain(pending);  // the strip is finished before it is used again
+    const bool special = tiles_.multiply(scheme_, run, pending);
+    if (plain) return special;
+    tiles_.drain(pending);
+    finish(i, j, rows, n, lane.strip);
+    return special;
+  }
+
+  bool any(const char* flags, int64_t count) const {
+    return special_.load(std::memory_order_relaxed) &&
+           std::memchr(flags, 1, static_cast<size_t>(count)) != nullptr;
+  }
+
+  // Everything of a strip but what is special.
+  void finish(int64_t i, int64_t j, int64_t rows, int64_t n, const float* strip) const {
+    for (int64_t r = 0, r_end; r < rows; r = r_end) {
+      r_end = run_end(special_row_ + i, r, rows);
+      if (special_row_[i + r]) continue;
+      for (int64_t c = 0, c_end; c < n; c = c_end) {
+        const char* const flags = special_cols_ + j / kColumnBlock;
+        c_end = run_end(flags, c / kColumnBlock, ceil_div(n, kColumnBlock)) * kColumnBlock;
+        if (flags[c / kColumnBlock]) continue;
+        g_.finish(session_.kernels().gemm, i + r, j + c, r_end - r, std::min(c_end, n) - c,
+                  strip + r * blocking_.cols + c, blocking_.cols);
+      }
+    }
+  }
+
+  // Where the flags that are like the one at `from` end.
+  static int64_t run_end(const char* flags, int64_t from, int64_t end) {
+    int64_t i = from;
+    while (i < end && flags[i] == flags[from]) ++i;
+    return i;
+  }
+
+  // --- What tiles cannot multiply ----------------------------------------------------------------
+
+  mpcore_status compute_special() {
+    auto* const index = static_cast<int64_t*>(session_.workspace(g_.m * int64_t{sizeof(int64_t)}));
+    if (index == nullptr) return MPCORE_OUT_OF_MEMORY;
+    const auto rows = [&](char special) {
+      int64_t count = 0;
+      for (int64_t i = 0; i < g_.m; ++i)
+        if (special_row_[i] == special) index[count++] = i;
+      return GemmRows{count, index};
+    };
+    if (const auto s = panel_product(session_, g_, rows(1))) return s;
+    const GemmRows ordinary = rows(0);
+    const int64_t blocks = ceil_div(g_.n, kColumnBlock);
+    for (int64_t c = 0, end; c < blocks; c = end) {
+      end = run_end(special_cols_, c, blocks);
+      if (!special_cols_[c]) continue;
+      const int64_t j = c * kColumnBlock;
+      const int64_t cols = std::min(end * kColumnBlock, g_.n) - j;
+      if (const auto s = panel_product(session_, g_.columns(j, cols), ordinary)) return s;
+    }
+    return MPCORE_OK;
+  }
+
+  // Shares tasks of packing among the threads, or runs them here when the product is small.
+  template <class Task>
+  mpcore_status for_each(int64_t n_tasks, const Task& task) {
+    if (!serial_) return session_.parallel_for(n_tasks, mode_, task);
+    return session_.serial(mode_, [&] {
+      for (int64_t t = 0; t < n_tasks; ++t) task(t);
+    });
+  }
+
+  Session& session_;
+  const GemmProblem& g_;
+  const TileKernels& tiles_;
+  const TileScheme scheme_;
+  const int64_t step_bytes_;
+  const bool serial_;
+  const Blocking blocking_;
+  const FpMode mode_;
+  bool plain_;   // D is the totals, a bias, and one rounding
+  bool stream_;  // D goes past the caches
+  bool direct_;  // A is multiplied where it stands
+  bool whole_totals_ = false;
+  int64_t lane_bytes_ = 0, block_bytes_ = 0, panel_bytes_ = 0, totals_bytes_ = 0;
+  char *lanes_ = nullptr, *ahead_a_ = nullptr, *ahead_b_ = nullptr;
+  float* totals_ = nullptr;  // of all that is packed ahead, if k is not packed at once
+  char *special_row_ = nullptr, *special_cols_ = nullptr;
+  std::atomic<bool> special_{false};
+};
+
+}  // namespace
+
+bool tiles_can(const Session& session, const GemmProblem& problem) {
+  return session.kernels().tiles != nullptr && problem.k > 0 &&
+         (problem.a.dtype != MPCORE_DTYPE_F32 ||
+          problem.precision != MPCORE_MATMUL_PRECISION_HIGHEST);
+}
+
+mpcore_status tile_product(Session& session, const GemmProblem& problem) {
+  return TileProduct(session, problem).run();
+}
+
+}  // namespace mpcore
