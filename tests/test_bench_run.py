@@ -121,6 +121,13 @@ def test_notice_tells_once_that_halves_are_slower_than_float32():
     assert "2.50 times" in notice
 
 
+def test_notice_tells_that_the_machine_was_busy():
+    before = {"load": {"before": [5.0, 1.0, 1.0]}, "machine": {"usable_cpus": 2}}
+    (notice,) = report._busy(before)
+    assert "load 5.0 on 2 CPU(s)" in notice
+    assert report._busy({**before, "machine": {"usable_cpus": 8}}) == []
+
+
 def test_machine_description_is_plain_data():
     described = json.loads(json.dumps(machine.describe()))
     assert described["cpu"] == ops.cpu_info()["name"]
