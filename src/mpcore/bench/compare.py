@@ -55,9 +55,10 @@ class Change:
         """Tell whether it is slower than that, certainly slower, and by itself.
 
         The estimate, without what the machine certainly became slower by, must exceed
-        the threshold, and the interval must be above 1.
+        the threshold, and the whole interval half of it.
         """
-        return self.ratio / self.of_machine > 1 + threshold and self.low > 1
+        alone = self.ratio / self.of_machine
+        return alone > 1 + threshold and self.low > 1 + threshold / 2
 
     def is_faster(self) -> bool:
         """Tell whether it is faster for certain."""
