@@ -65,8 +65,11 @@ def result(problem, samples, threads=1, limit=1e-3):
         "amount": 1e6,
         "operations": 0.0,
         "bytes": 1e6,
-        "bounds": [{"name": "memory read", "seconds": limit}],
-        "limit": {"name": "memory read", "seconds": limit, "rate": 1e6 / limit / 1e9},
+        "bounds": [{"name": "memory read", "seconds": limit, "probe": "read@64"}],
+        "limit": {
+            **{"name": "memory read", "seconds": limit, "probe": "read@64"},
+            "rate": 1e6 / limit / 1e9,
+        },
         "entries": [
             {
                 "name": "mpcore",
@@ -92,7 +95,7 @@ def result(problem, samples, threads=1, limit=1e-3):
     }
 
 
-def noisy(generator, median, passes=5, rounds=2, drift=0.03, noise=0.03):
+def noisy(generator, median, passes=5, rounds=4, drift=0.03, noise=0.03):
     """Return samples round a median: passes drift, samples scatter."""
     return [
         [median * mood * generator.lognormvariate(0, noise) for _ in range(rounds)]

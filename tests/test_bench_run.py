@@ -61,7 +61,7 @@ def test_document_has_rate_share_and_ratio_of_each_implementation(small):
     assert entries["numpy"]["times_slower_than_mpcore"] == pytest.approx(
         entries["numpy"]["seconds"]["median"] / median
     )
-    assert [len(one) for one in mine["samples"]] == [2, 2]
+    assert [len(one) for one in mine["samples"]] == [4, 4]
     assert entries["mpcore@scalar"]["rate"] < mine["rate"]
 
 
@@ -119,6 +119,13 @@ def test_notice_tells_once_that_halves_are_slower_than_float32():
     )
     assert "bfloat16 are slower than in float32" in notice
     assert "2.50 times" in notice
+
+
+def test_notice_tells_that_the_machine_was_busy():
+    before = {"load": {"before": [5.0, 1.0, 1.0]}, "machine": {"usable_cpus": 2}}
+    (notice,) = report._busy(before)
+    assert "load 5.0 on 2 CPU(s)" in notice
+    assert report._busy({**before, "machine": {"usable_cpus": 8}}) == []
 
 
 def test_machine_description_is_plain_data():

@@ -74,7 +74,9 @@ def test_readme_commands_stand_behind_their_marks(mark, holds):
         "CONTRIBUTING.md",
         "docs/api.md",
         "docs/architecture.md",
+        "docs/benchmarks.md",
         "docs/numerics.md",
+        "benchmarks/README.md",
         "examples/embed_c/README.md",
     ],
 )
@@ -88,7 +90,7 @@ def test_page_links_and_files_exist(page):
 def test_architecture_grid_names_files_that_exist():
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| \*\*\w+\*\* \|(.+)\|$", text, re.MULTILINE)
-    assert len(rows) == 5
+    assert len(rows) == 6
     folders = (
         "csrc/include/mpcore",
         "csrc",

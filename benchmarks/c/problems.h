@@ -34,8 +34,8 @@ typedef struct {
   Op op;
   mpcore_dtype from, to;
   int64_t m, n, k;
-  char text[64];
-  char fields[160]; /* as JSON */
+  char text[128];
+  char fields[192]; /* as JSON */
   double amount;    /* bytes or operations of one call */
   double operations, bytes;
   int limits;

@@ -174,7 +174,8 @@ static void put_bound(FILE* out, const Measured* m, int i, const Problem* proble
   name_limit(m->which[i], name, sizeof name);
   fprintf(out, "{");
   put_pair(out, "name", name);
-  fprintf(out, ", \"seconds\": %.9g", seconds);
+  fprintf(out, ", \"seconds\": %.9g, ", seconds);
+  put_pair(out, "probe", m->limit[i].name);
   if (with_rate) fprintf(out, ", \"rate\": %.9g", problem->amount / seconds * 1e-9);
   fprintf(out, "}");
 }

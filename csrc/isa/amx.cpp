@@ -14,6 +14,10 @@ struct Level {
   static constexpr int kPairRows = 7, kPairVectors = 2;
   static constexpr auto kDotBf16Peak = dot_bf16_peak;
   static constexpr auto kAmxBf16Peak = amx_bf16_peak;
+  static constexpr const char* kGemmF32Note =
+      "one fp32 FMA chain; at lower precision TDPBF16PS on sums of bf16";
+  static constexpr const char* kGemmF16Note = "TDPBF16PS, each f16 as two bf16, exactly";
+  static constexpr const char* kGemmBf16Note = "TDPBF16PS";
 };
 
 constexpr KernelTable make_amx_table() {

@@ -28,24 +28,38 @@ inline Tile random_tile(uint32_t seed) {
   return tile;
 }
 
-inline void configure_whole_tiles() {
-  struct alignas(64) {
-    uint8_t palette = 1, start_row = 0, reserved[14] = {};
-    uint16_t row_bytes[16] = {};
-    uint8_t rows[16] = {};
-  } config;
-  for (int t = 0; t < 8; ++t) {
-    config.row_bytes[t] = kTileRowBytes;
-    config.rows[t] = kTileRows;
+struct alignas(64) ProbeConfig {
+  uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+
+// All tiles whole while it lives; then as they were found, since another library may count on it.
+class WholeTiles {
+ public:
+  WholeTiles() {
+    _tile_storeconfig(&found_);
+    const ProbeConfig whole;
+    _tile_loadconfig(&whole);
   }
-  _tile_loadconfig(&config);
-}
+  ~WholeTiles() {
+    if (found_.palette == 0)
+      _tile_release();
+    else
+      _tile_loadconfig(&found_);
+  }
+  WholeTiles(const WholeTiles&) = delete;
+  WholeTiles& operator=(const WholeTiles&) = delete;
+
+ private:
+  ProbeConfig found_;
+};
 
 // Four products per step, two by two, as a kernel has them.
 inline int64_t amx_bf16_peak(int64_t iterations) {
   const Tile a0 = random_tile(1), a1 = random_tile(101), b0 = random_tile(201),
              b1 = random_tile(301);
-  configure_whole_tiles();
+  const WholeTiles whole;
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
@@ -63,7 +77,6 @@ inline int64_t amx_bf16_peak(int64_t iterations) {
   Tile sum;
   _tile_stored(0, sum.bytes, kTileRowBytes);
   keep(sum);
-  _tile_release();
   constexpr int64_t kProducts = 4, kOperations = int64_t{2} * 16 * 16 * 32;
   return iterations * kPeakSteps * kProducts * kOperations;
 }

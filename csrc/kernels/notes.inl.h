@@ -20,6 +20,7 @@ constexpr KernelNotes make_notes() {
       .gemm_f16 = "one fp32 FMA chain",
       .gemm_bf16 = "fp32 FMA chains over even and odd k, the order of TDPBF16PS",
   };
+  if constexpr (requires { Level::kGemmF32Note; }) notes.gemm_f32 = Level::kGemmF32Note;
   if constexpr (requires { Level::kGemmF16Note; }) notes.gemm_f16 = Level::kGemmF16Note;
   if constexpr (requires { Level::kGemmBf16Note; }) notes.gemm_bf16 = Level::kGemmBf16Note;
   return notes;

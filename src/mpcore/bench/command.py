@@ -11,12 +11,20 @@ from tqdm import tqdm  # type: ignore[import-untyped]
 
 from mpcore import ops
 from mpcore.bench import compare, peers, plot, report, table
+from mpcore.bench.problem import number
 from mpcore.bench.process import WorkerError
 from mpcore.bench.run import Run, Settings
 from mpcore.bench.selection import RUN_AXES, parse_axis, select
 from mpcore.bench.suite import SUITES, get_suite, parse
 
 _LIMIT_SUITE = "limits"
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, not {text}")
+    return value
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,8 +44,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _add_selection(run)
     run.add_argument("--no-peers", action="store_true", help="mpcore and limits only")
-    run.add_argument("--passes", type=int, default=5, help="default: 5")
-    run.add_argument("--rounds", type=int, help="samples per pass; default: 2, full 3")
+    run.add_argument("--passes", type=_positive, default=5, help="default: 5")
+    run.add_argument(
+        "--rounds", type=_positive, help="samples per pass; default: 2, full 3"
+    )
     run.add_argument(
         "--min-ms", type=float, default=2.0, help="least time of a sample; default: 2"
     )
@@ -66,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "results", nargs="?", type=Path, help="results of --json to draw under the roof"
     )
     roof.add_argument("--png", type=Path, metavar="FILE")
-    roof.add_argument("--threads", type=int, help="default: all")
+    roof.add_argument("--threads", type=_positive, help="default: all")
     roof.set_defaults(act=_roofline)
 
 
@@ -130,7 +140,7 @@ def _list(arguments: argparse.Namespace) -> int:
 def _thread_counts(axes: dict[str, tuple[str, ...]]) -> tuple[int, ...]:
     if "threads" not in axes:
         return tuple(sorted({1, ops.get_num_threads()}))
-    counts = tuple(int(text) for text in axes["threads"])
+    counts = tuple(number(text) for text in axes["threads"])
     if min(counts) < 1:
         raise ValueError(f"`threads` must be >= 1. Received: {min(counts)}")
     return counts

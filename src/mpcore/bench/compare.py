@@ -39,7 +39,8 @@ class Change:
     ratio, low, high : float
         Of the medians, with the ends of its confidence interval.
     of_machine : float
-        How much the limit of the problem became slower meanwhile.
+        How much the limit of the problem became slower meanwhile, for certain: the
+        lower end of its interval, at least 1.
     """
 
     problem: str
@@ -53,12 +54,11 @@ class Change:
     def is_slower_by(self, threshold: float) -> bool:
         """Tell whether it is slower than that, certainly slower, and by itself.
 
-        The estimate must exceed the threshold, the lower end of the interval half of
-        it; both also after the machine's own change is taken out.
+        The estimate, without what the machine certainly became slower by, must exceed
+        the threshold, and the whole interval half of it.
         """
-        ratio = min(self.ratio, self.ratio / self.of_machine)
-        low = min(self.low, self.low / self.of_machine)
-        return ratio > 1 + threshold and low > 1 + threshold / 2
+        alone = self.ratio / self.of_machine
+        return alone > 1 + threshold and self.low > 1 + threshold / 2
 
     def is_faster(self) -> bool:
         """Tell whether it is faster for certain."""
@@ -108,34 +108,51 @@ def changes(before: dict[str, Any], after: dict[str, Any]) -> list[Change]:
 @dataclass(frozen=True)
 class _Timed:
     passes: list[list[float]]
-    limit: float  # Seconds that the limit allows.
+    limit: list[list[float]]  # The same of its limit; empty: not known.
 
 
 def _timed(document: dict[str, Any]) -> dict[tuple[str, int, str], _Timed]:
     found = {}
     for result in document["results"]:
-        limit = (result["limit"] or {}).get("seconds", 0.0)
+        samples = {e["name"]: e.get("samples", []) for e in result["entries"]}
+        limit = samples.get((result["limit"] or {}).get("probe"), [])
         for entry in result["entries"]:
             is_mine = entry["name"].partition("@")[0] == "mpcore"
             if is_mine and entry["kind"] == "implementation" and "samples" in entry:
                 key = (result["problem"], result["threads"], entry["name"])
-                found[key] = _Timed([p for p in entry["samples"] if p], limit)
+                found[key] = _Timed(_filled(entry["samples"]), _filled(limit))
     return found
 
 
 def _change(key: tuple[str, int, str], old: _Timed, new: _Timed) -> Change:
-    generator = random.Random(0)
-    ratios = [
-        _resampled(new.passes, generator) / _resampled(old.passes, generator)
-        for _ in range(_RESAMPLES)
-    ]
-    of_machine = new.limit / old.limit if old.limit and new.limit else 1.0
+    low, high = _interval(old.passes, new.passes)
+    of_machine = 1.0
+    if old.limit and new.limit:
+        of_machine = max(1.0, _interval(old.limit, new.limit)[0])
     return Change(
         *key,
         ratio=_median(new.passes) / _median(old.passes),
-        low=quantile(ratios, (1 - _CONFIDENCE) / 2),
-        high=quantile(ratios, (1 + _CONFIDENCE) / 2),
+        low=low,
+        high=high,
         of_machine=of_machine,
+    )
+
+
+def _filled(passes: list[list[float]]) -> list[list[float]]:
+    return [one for one in passes if one]
+
+
+def _interval(
+    old: Sequence[Sequence[float]], new: Sequence[Sequence[float]]
+) -> tuple[float, float]:
+    """Return the confidence interval of the ratio of two medians."""
+    generator = random.Random(0)
+    ratios = [
+        _resampled(new, generator) / _resampled(old, generator)
+        for _ in range(_RESAMPLES)
+    ]
+    return quantile(ratios, (1 - _CONFIDENCE) / 2), quantile(
+        ratios, (1 + _CONFIDENCE) / 2
     )
 
 
@@ -173,6 +190,6 @@ def text(found: Sequence[Change], threshold: float | None) -> str:
     slower = sum(c.is_slower_by(limit) for c in found)
     lines.append(
         f"{slower} of {len(found)} slower by more than {100 * limit:g}% "
-        "(time: after / before; limit: what the machine's own limit did meanwhile)"
+        "(time: after / before; limit: what the machine certainly lost meanwhile)"
     )
     return "\n".join(lines)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mpcore.bench.libraries import shared_library
+from mpcore.bench.libraries import pointer, shared_library
 from mpcore.bench.problem import Problem
 from mpcore.bench.suite import Unsupported
 
@@ -60,9 +60,7 @@ def product(
     primitive = _made(dnnl, "dnnl_primitive_create", wanted)
     arguments = (_Argument * 3)(
         *(
-            _Argument(
-                slot, _made(dnnl, "dnnl_memory_create", text, engine, _address(x))
-            )
+            _Argument(slot, _made(dnnl, "dnnl_memory_create", text, engine, pointer(x)))
             for slot, text, x in zip(
                 (_SOURCE, _WEIGHTS, _DESTINATION), descriptions, arrays, strict=True
             )
@@ -75,7 +73,3 @@ def product(
         dnnl.dnnl_stream_wait(stream)
 
     return run
-
-
-def _address(array: np.ndarray) -> ctypes.c_void_p:
-    return ctypes.c_void_p(array.ctypes.data)

@@ -37,8 +37,16 @@ def document(run: Run, before: dict[str, Any]) -> dict[str, Any]:
             **{name: {"absent": why} for name, why in sorted(run.absent.items())},
         },
         "results": results,
-        "notices": notices(results),
+        "notices": [*_busy(before), *notices(results)],
     }
+
+
+def _busy(before: dict[str, Any]) -> list[str]:
+    """Say that the machine had other things to do, if it had."""
+    load, cpus = before["load"]["before"][0], before["machine"]["usable_cpus"]
+    if load <= cpus:
+        return []
+    return [f"The machine was busy before the run: load {load} on {cpus} CPU(s)."]
 
 
 def start(run: Run) -> dict[str, Any]:
@@ -160,7 +168,8 @@ def _bounds(needs: Sequence[Need], rates: dict[str, float]) -> list[dict[str, An
         if not ways:
             continue
         seconds, probe = min(ways, key=lambda way: way[0])
-        bounds.append({"name": _place(probe.name, probe.bytes), "seconds": seconds})
+        place = _place(probe.name, probe.bytes)
+        bounds.append({"name": place, "seconds": seconds, "probe": probe.key})
     return bounds
 
 
