@@ -188,6 +188,27 @@ def _normal_distribution(x: np.ndarray) -> np.ndarray:
 
 def _gelu_argument(x: np.ndarray) -> np.ndarray:
     return 2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
+def float16_product_on_tiles(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return a @ b in float32 in the order that amx documents for float16.
+
+    x is high + low, both bfloat16; for each block of 32 k, the products high high, high
+    low, low low, low high of the halves of a and b are blocks of the order of bfloat16.
+    """
+    padding = -a.shape[1] % 32
+    a = np.pad(a, ((0, 0), (0, padding))).astype(F32)
+    b = np.pad(b, ((0, padding), (0, 0))).astype(F32)
+    halves = []
+    for x in (a, b):
+        high = (x.view(np.uint32) & np.uint32(0xFFFF0000)).view(F32)
+        halves.append((high, x - high))
+    (a_high, a_low), (b_high, b_low) = halves
+    terms = [(a_high, b_high), (a_high, b_low), (a_low, b_low), (a_low, b_high)]
+    blocks = range(0, a.shape[1], 32)
+    a_blocks = [x[:, k : k + 32] for k in blocks for x, _ in terms]
+    b_blocks = [y[k : k + 32] for k in blocks for _, y in terms]
+    return bfloat16_product(
+        np.hstack([a[:, :0], *a_blocks]), np.vstack([b[:0], *b_blocks])
+    )
 
 
 def activation(name: str, x: np.ndarray) -> np.ndarray:

@@ -81,7 +81,7 @@ CPP_ARROWS = {
     "include": set(),
     # The contract that both sides share.
     "kernels": {"include", "dispatch/kernel_table.h"},
-    "isa": {"kernels"},
+    "isa": {"kernels", "dispatch/tile_kernels.h"},
     # It knows the tables of isa by name alone.
     "dispatch": {"include"},
     # A context holds the table of its level.

@@ -1,8 +1,6 @@
-// Blocking of the tile path. Two structures share all code:
-//  - "rows": k is not cut. A task packs a block of columns of B for itself, which then streams from
-//    L2, and walks down the panels of A, read where they stand if they can be.
-//  - "blocks": A and B are packed ahead, and a task adds up k blocks in fp32 tiles that stay in L2.
-// Blocks of 32 k are added in increasing k either way, so the bits do not depend on the blocking.
+// The tile path: packing, tasks, and what tiles cannot multiply. How a product is cut is decided in
+// gemm_tile_blocking.cpp; blocks of 32 k are added in increasing k however that is, so the bits do
+// not depend on it.
 #include "api/gemm_tiles.h"
 
 #include <algorithm>
@@ -12,69 +10,24 @@
 
 #include "api/check.h"
 #include "api/gemm_panels.h"
+#include "api/gemm_tile_blocking.h"
 
 namespace mpcore {
 namespace {
 
-constexpr int64_t kColumnBlock = kSquareColumns;  // what is special in B, is so by these
-static_assert(kColumnBlock % kPanelLines == 0);
-constexpr int64_t kSerialFlops = int64_t{1} << 21;  // below, a hand-over costs more than it saves
-constexpr int64_t kWholeDepth = 1024;               // of k times parts, for "rows"
-constexpr int64_t kThinRows = 128;                  // so few rows use a packed B too little
-constexpr int64_t kThinDepth = 8192;
+constexpr int64_t kSerialFlops = int64_t{1} << 21;   // below, a hand-over costs more than it saves
 constexpr int64_t kDirectStride = int64_t{1} << 12;  // bytes; rows so far apart share L1 sets
 constexpr int64_t kHalfPanel = 40 << 10;  // bytes of a panel of A that L1 holds beside the rest
+constexpr int64_t kStreamBytes = int64_t{1} << 20;  // a D beyond this does not stay in L2
 // Blocks of this size come on huge pages, and then do not fall on top of each other in L2: worth
 // 10 to 15 % from the size of use on.
 constexpr int64_t kHugePage = int64_t{2} << 20, kHugePageUse = int64_t{256} << 10;
-constexpr int64_t kAheadBytes = int64_t{64} << 20;
-constexpr int64_t kAheadLines = 4096;
-constexpr int64_t kStreamBytes = int64_t{1} << 20;  // a D beyond this does not stay in L2
-
-constexpr int64_t round_up(int64_t x, int64_t y) { return ceil_div(x, y) * y; }
-constexpr int64_t round_down(int64_t x, int64_t y) { return x / y * y; }
 
 TileScheme scheme_of(const GemmProblem& g) {
   if (g.a.dtype == MPCORE_DTYPE_BF16) return TileScheme::kBf16;
   if (g.a.dtype == MPCORE_DTYPE_F16) return TileScheme::kF16;
   return g.precision == MPCORE_MATMUL_PRECISION_HIGH ? TileScheme::kF32High
                                                      : TileScheme::kF32Medium;
-}
-
-struct Blocking {
-  bool ahead;                                   // "blocks"
-  int64_t rows, cols;                           // of a task
-  int64_t depth;                                // of a k block
-  int64_t ahead_rows, ahead_cols, ahead_depth;  // of what is packed at once
-};
-
-Blocking choose_blocking(const GemmProblem& g, TileScheme scheme, int64_t threads) {
-  const int64_t parts = parts_of(scheme);
-  const int64_t m = round_up(g.m, kPanelLines), n = round_up(g.n, kColumnBlock);
-  const int64_t k = round_up(g.k, kStepDepth);
-  const int64_t line_bytes = k * parts * 2;
-  Blocking b{};
-  if (k * parts <= kWholeDepth || (g.m <= kThinRows && k * parts <= kThinDepth)) {
-    const int64_t block_bytes = g.m > kThinRows ? 1 << 20 : 128 << 10;
-    b.cols = std::clamp(round_down(block_bytes / line_bytes, kColumnBlock), kColumnBlock, n);
-    b.rows = m;
-    b.depth = b.ahead_depth = k;
-  } else {
-    b.ahead = true;
-    b.rows = std::min<int64_t>(256, m);
-    b.cols = std::min<int64_t>(512, n);
-    b.depth = std::min(round_down(384 / parts, kStepDepth), k);
-    b.ahead_rows = std::min(kAheadLines, m);
-    b.ahead_cols = std::min(kAheadLines, n);
-    const int64_t fits = kAheadBytes / ((b.ahead_rows + b.ahead_cols) * parts * 2);
-    b.ahead_depth = std::min(k, std::max(b.depth, round_down(fits, b.depth)));
-  }
-  const auto tasks = [&] { return ceil_div(m, b.rows) * ceil_div(n, b.cols); };
-  while (threads > 1 && tasks() < 2 * threads && b.cols > kColumnBlock)
-    b.cols = std::max(kColumnBlock, round_up(b.cols / 2, kColumnBlock));
-  while (threads > 1 && tasks() < threads && b.rows > kPanelLines)
-    b.rows = round_up(b.rows / 2, kPanelLines);
-  return b;
 }
 
 class TileProduct {
@@ -86,7 +39,7 @@ class TileProduct {
         scheme_(scheme_of(problem)),
         step_bytes_(step_bytes(scheme_)),
         serial_(problem.m * problem.n * problem.k < kSerialFlops),
-        blocking_(choose_blocking(problem, scheme_, serial_ ? 1 : session.num_threads())),
+        blocking_(tile_blocking(problem, scheme_, serial_ ? 1 : session.num_threads())),
         mode_(scheme_ == TileScheme::kBf16 ? FpMode::kFlushResults : FpMode::kIeee) {
     const int64_t size = dtype_size(g_.d.dtype);
     plain_ = g_.alpha == 1.0f && g_.beta == 0.0f && g_.residual.data == nullptr &&
@@ -102,7 +55,7 @@ class TileProduct {
   mpcore_status run() {
     if (g_.m == 0 || g_.n == 0) return MPCORE_OK;
     if (const auto s = allocate()) return s;
-    const Blocking& b = blocking_;
+    const TileBlocking& b = blocking_;
     const int64_t rows = b.ahead ? b.ahead_rows : g_.m, cols = b.ahead ? b.ahead_cols : g_.n;
     for (int64_t j = 0; j < g_.n; j += cols)
       for (int64_t i = 0; i < g_.m; i += rows)
@@ -142,42 +95,29 @@ class TileProduct {
   // --- Memory ------------------------------------------------------------------------------------
 
   mpcore_status allocate() {
-    const Blocking& b = blocking_;
+    const TileBlocking& b = blocking_;
     const int64_t lanes = serial_ ? 1 : session_.num_threads();
     const int64_t steps = ceil_div(b.ahead_depth, kStepDepth);
     whole_totals_ = b.ahead && b.ahead_depth < g_.k;
-    const int64_t task_totals = b.ahead && !whole_totals_ && b.depth < g_.k ? b.rows * b.cols : 0;
-    const int64_t sizes[] = {
-        b.ahead ? 0 : b.cols / kPanelLines * steps * step_bytes_,
-        b.ahead || direct_ ? kPanelLines : steps * step_bytes_,
-        task_totals * int64_t{sizeof(float)},
-        kPanelLines * b.cols * int64_t{sizeof(float)},
-    };
-    // A direct A has last rows and odd depths to pack all the same.
-    const int64_t panel_a = b.ahead ? 0 : steps * step_bytes_;
-    lane_bytes_ = sizes[0] + panel_a + sizes[2] + sizes[3];
-    const int64_t ahead_lines =
-        b.ahead ? round_up(b.ahead_rows, kPanelLines) + round_up(b.ahead_cols, kColumnBlock) : 0;
-    const int64_t ahead = ahead_lines / kPanelLines * steps * step_bytes_;
-    const int64_t totals = whole_totals_
-                               ? round_up(b.ahead_rows, kPanelLines) *
-                                     round_up(b.ahead_cols, kColumnBlock) * int64_t{sizeof(float)}
-                               : 0;
+    const int64_t panel = steps * step_bytes_;
+    const bool task_totals = b.ahead && !whole_totals_ && b.depth < g_.k;
+    block_bytes_ = b.ahead ? 0 : b.cols / kPanelLines * panel;
+    panel_bytes_ = b.ahead ? 0 : panel;
+    totals_bytes_ = task_totals ? b.rows * b.cols * int64_t{sizeof(float)} : 0;
+    lane_bytes_ =
+        block_bytes_ + panel_bytes_ + totals_bytes_ + kPanelLines * b.cols * int64_t{sizeof(float)};
+    const int64_t ahead_a = b.ahead_rows / kPanelLines * panel;
+    const int64_t ahead_b = b.ahead_cols / kPanelLines * panel;
+    const int64_t totals = whole_totals_ ? b.ahead_rows * b.ahead_cols * int64_t{sizeof(float)} : 0;
     const int64_t flags = g_.m + ceil_div(g_.n, kColumnBlock);
-    const int64_t bytes = lanes * lane_bytes_ + ahead + totals + flags;
-    char* p = static_cast<char*>(
+    const int64_t bytes = lanes * lane_bytes_ + ahead_a + ahead_b + totals + flags;
+    lanes_ = static_cast<char*>(
         session_.workspace(bytes >= kHugePageUse ? std::max(bytes, kHugePage) : bytes));
-    if (p == nullptr) return MPCORE_OUT_OF_MEMORY;
-    lanes_ = p;
-    block_bytes_ = sizes[0];
-    panel_bytes_ = panel_a;
-    totals_bytes_ = sizes[2];
-    ahead_a_ = p + lanes * lane_bytes_;
-    ahead_b_ =
-        ahead_a_ +
-        (b.ahead ? round_up(b.ahead_rows, kPanelLines) / kPanelLines * steps * step_bytes_ : 0);
-    totals_ = reinterpret_cast<float*>(ahead_a_ + ahead);
-    special_row_ = ahead_a_ + ahead + totals;
+    if (lanes_ == nullptr) return MPCORE_OUT_OF_MEMORY;
+    ahead_a_ = lanes_ + lanes * lane_bytes_;
+    ahead_b_ = ahead_a_ + ahead_a;
+    totals_ = reinterpret_cast<float*>(ahead_b_ + ahead_b);
+    special_row_ = ahead_b_ + ahead_b + totals;
     special_cols_ = special_row_ + g_.m;
     std::memset(special_row_, 0, static_cast<size_t>(flags));
     return MPCORE_OK;
@@ -268,17 +208,19 @@ class TileProduct {
             : lane.totals;
     const int64_t totals_row =
         (whole_totals_ ? whole_panels() : blocking_.cols / kPanelLines) * kTotalFloats;
+    // One lane alone goes through A in its first column of tasks.
+    const bool look = j0 == 0 || session_.num_threads() > 1;
     TilePending pending;
     for (int64_t q = 0; q < p.depth; q += blocking_.depth) {
       const int64_t depth = std::min(blocking_.depth, p.depth - q);
       const bool first = p.k + q == 0, last = p.k + q + depth == g_.k;
       for (int64_t i = 0; i < m; i += kPanelLines) {
         const int64_t rows = std::min(kPanelLines, m - i);
-        const PanelA a = panel_a(p, i0 + i, q, rows, lane, i == 0);
+        const PanelA a = panel_a(p, i0 + i, q, rows, lane, look && i == 0);
         float* const tiles = totals + i / kPanelLines * totals_row;
         const int64_t next = std::min(kPanelLines, m - i - rows);
         TileLines ahead{};
-        if (is_direct(next)) ahead = lines_of_a(p.i + i0 + i + rows, 0, next, g_.k);
+        if (look && is_direct(next)) ahead = lines_of_a(p.i + i0 + i + rows, 0, next, g_.k);
         const TileRun run{.a = a.data,
                           .a_row = a.row,
                           .a_tile = a.tile,
@@ -303,9 +245,7 @@ class TileProduct {
     tiles_.drain(pending);
   }
 
-  int64_t whole_panels() const {
-    return round_up(blocking_.ahead_cols, kColumnBlock) / kPanelLines;
-  }
+  int64_t whole_panels() const { return blocking_.ahead_cols / kPanelLines; }
 
   bool is_direct(int64_t rows) const { return direct_ && rows % (kPanelLines / 2) == 0; }
 
@@ -427,7 +367,7 @@ class TileProduct {
   const TileScheme scheme_;
   const int64_t step_bytes_;
   const bool serial_;
-  const Blocking blocking_;
+  const TileBlocking blocking_;
   const FpMode mode_;
   bool plain_;   // D is the totals, a bias, and one rounding
   bool stream_;  // D goes past the caches

@@ -3,9 +3,9 @@
 //
 // Operands become one to three bf16 parts whose sum they are ("split"); the tile unit multiplies
 // parts and accumulates in fp32. A panel is 32 lines (rows of A, columns of B), two tiles wide; a
-// step is 32 k, and there is a tile of 1 KiB for each part, step, and sixteen lines. Panels of B are
-// stored [step][part][tile], those of A [tile][step][part], so that half a panel is contiguous and
-// can stay in L1 alone. k beyond the end and lines that do not exist are zero. Who fills a line
+// step is 32 k, and there is a tile of 1 KiB for each part, step, and sixteen lines. Panels of B
+// are stored [step][part][tile], those of A [tile][step][part], so that half a panel is contiguous
+// and can stay in L1 alone. k beyond the end and lines that do not exist are zero. Who fills a line
 // never sees other lines.
 #ifndef MPCORE_DISPATCH_TILE_KERNELS_H_
 #define MPCORE_DISPATCH_TILE_KERNELS_H_
@@ -26,7 +26,7 @@ constexpr int64_t kPartBytes = 2 * kTileBytes;  // of one part of one step
 enum class TileScheme : int32_t {
   kBf16,       // 1 part, 1 product: exact, the `pairs` order of GemmKernels
   kF16,        // 2 parts, 4 products: exact
-  kF32High,    // 3 parts, 6 products: what is left out is below 2^-24 of a product
+  kF32High,    // 3 parts, 6 products: what is left out is below 2^-20 of a product
   kF32Medium,  // 1 part, rounded to bf16
 };
 
@@ -103,7 +103,7 @@ struct TileKernels {
   void (*drain)(TilePending& pending);
 };
 
-extern const TileKernels kAmxTiles;
+extern const TileKernels kAmxTileTable;
 
 }  // namespace mpcore
 

@@ -22,7 +22,7 @@ struct Level {
 
 constexpr KernelTable make_amx_table() {
   KernelTable table = make_table<Level>();
-  table.tiles = &kAmxTiles;
+  table.tiles = &kAmxTileTable;
   return table;
 }
 

@@ -68,11 +68,11 @@ bool multiply_kernel(TileScheme scheme, const TileRun& run, TilePending& pending
 
 }  // namespace
 
-constinit const TileKernels kAmxTiles = {.acquire = acquire_tiles,
-                                         .release = release_tiles,
-                                         .pack = pack_kernel,
-                                         .scan = scan_kernel,
-                                         .multiply = multiply_kernel,
-                                         .drain = drain_kernel};
+constinit const TileKernels kAmxTileTable = {.acquire = acquire_tiles,
+                                             .release = release_tiles,
+                                             .pack = pack_kernel,
+                                             .scan = scan_kernel,
+                                             .multiply = multiply_kernel,
+                                             .drain = drain_kernel};
 
 }  // namespace mpcore

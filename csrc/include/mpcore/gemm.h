@@ -74,7 +74,8 @@ typedef struct mpcore_gemm_args {
 /// above; there is one rounding, to the dtype of D. Row i of D has the same bits whatever the other
 /// rows and matrices are, however many there are, and for any number of threads. The order of
 /// summation over k is fixed per dtype:
-///  - f32, f16: one FMA chain in increasing k;
+///  - f32, f16: one FMA chain in increasing k (on amx: f16, and f32 at HIGH or MEDIUM, as sums of
+///    products of bf16 parts in the order of bf16; docs/numerics.md says which);
 ///  - bf16: for each block of 32 k, one FMA chain over the even and one over the odd k, their sum
 ///    added to the total (the order of the TDPBF16PS instruction). Results below 2^-126 in
 ///    magnitude are flushed to zero there, on every level; operands never are.

@@ -1,0 +1,52 @@
+#include "api/gemm_tile_blocking.h"
+
+#include <algorithm>
+
+#include "api/check.h"
+
+namespace mpcore {
+namespace {
+
+constexpr int64_t kWholeDepth = 1024;  // k times parts: a panel of A, half in L1, half in L2
+constexpr int64_t kThinRows = 128;     // so few rows use a packed B too little to pack it ahead
+constexpr int64_t kThinDepth = 8192;
+constexpr int64_t kBlockBytes = 1 << 20;  // of B, half of L2
+constexpr int64_t kThinBlockBytes = 128 << 10;
+constexpr int64_t kAheadRows = 256, kAheadCols = 512, kAheadDepth = 384;  // fp32 totals in L2
+constexpr int64_t kAheadBytes = int64_t{64} << 20;
+constexpr int64_t kAheadLines = 4096;
+
+constexpr int64_t round_up(int64_t x, int64_t y) { return ceil_div(x, y) * y; }
+constexpr int64_t round_down(int64_t x, int64_t y) { return x / y * y; }
+
+}  // namespace
+
+TileBlocking tile_blocking(const GemmProblem& g, TileScheme scheme, int64_t threads) {
+  const int64_t parts = parts_of(scheme);
+  const int64_t m = round_up(g.m, kPanelLines), n = round_up(g.n, kColumnBlock);
+  const int64_t k = round_up(g.k, kStepDepth);
+  TileBlocking b;
+  if (k * parts <= kWholeDepth || (g.m <= kThinRows && k * parts <= kThinDepth)) {
+    const int64_t bytes = g.m > kThinRows ? kBlockBytes : kThinBlockBytes;
+    b.cols = std::clamp(round_down(bytes / (k * parts * 2), kColumnBlock), kColumnBlock, n);
+    b.rows = m;
+    b.depth = b.ahead_depth = k;
+  } else {
+    b.ahead = true;
+    b.rows = std::min(kAheadRows, m);
+    b.cols = std::min(kAheadCols, n);
+    b.depth = std::min(round_down(kAheadDepth / parts, kStepDepth), k);
+    b.ahead_rows = std::min(kAheadLines, m);
+    b.ahead_cols = std::min(kAheadLines, n);
+    const int64_t fits = kAheadBytes / ((b.ahead_rows + b.ahead_cols) * parts * 2);
+    b.ahead_depth = std::min(k, std::max(b.depth, round_down(fits, b.depth)));
+  }
+  if (threads == 1) return b;
+  const auto tasks = [&] { return ceil_div(m, b.rows) * ceil_div(n, b.cols); };
+  while (tasks() < 2 * threads && b.cols > kColumnBlock)
+    b.cols = std::max(kColumnBlock, round_up(b.cols / 2, kColumnBlock));
+  while (tasks() < threads && b.rows > kPanelLines) b.rows = round_up(b.rows / 2, kPanelLines);
+  return b;
+}
+
+}  // namespace mpcore
