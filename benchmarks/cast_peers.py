@@ -84,19 +84,19 @@ int32_t repeat(cast_function cast, int64_t times, int64_t n, const void* src,
   for (int64_t i = 0; i < times; ++i) status |= cast(0, n, src, from, dst, to);
   return status;
 }
-/* Reads `from` bytes and writes `to` bytes at eight places at once; both are multiples
+/* Reads `from` bytes and writes `to` bytes at four places at once; both are multiples
    of 512, and one is a multiple of the other; 64-byte aligned. */
 __attribute__((target("avx512f")))
 void copy(const char* src, int64_t from, char* dst, int64_t to) {
-  const int64_t lines = (from < to ? from : to) / 64 / 8, f = from / 8, t = to / 8;
+  const int64_t lines = (from < to ? from : to) / 64 / 4, f = from / 4, t = to / 4;
   const int64_t reads = from > to ? from / to : 1, writes = to > from ? to / from : 1;
   for (int64_t i = 0; i < lines; ++i) {
-    for (int64_t s = 0; s < 8; ++s) {
+    for (int64_t s = 0; s < 4; ++s) {
       const char* r = src + s * f + i * reads * 64;
       char* w = dst + s * t + i * writes * 64;
       __m512i x = _mm512_setzero_si512();
       for (int64_t k = 0; k < reads; ++k) {
-        _mm_prefetch(r + k * 64 + 2048, _MM_HINT_T0);
+        _mm_prefetch(r + k * 64 + 1024, _MM_HINT_T0);
         x = _mm512_xor_si512(x, _mm512_load_si512(r + k * 64));
       }
       for (int64_t k = 0; k < writes; ++k) _mm512_stream_si512((void*)(w + k * 64), x);

@@ -34,6 +34,7 @@ FUNCTIONS: dict[str, Function] = {
     "dropout": lambda x: ops.dropout(x, 0.5, np.random.default_rng(0)),
     "exp": ops.exp,
     "flatten": ops.flatten,
+    "gelu": ops.gelu,
     "getitem": lambda x: ops.getitem(x, (..., slice(1, 4))),
     "global_norm": lambda x: ops.global_norm([x]),
     "lerp": lambda x: in_place(lambda t: ops.lerp([t], [x], 0.5), x.shape),
@@ -52,6 +53,7 @@ FUNCTIONS: dict[str, Function] = {
     "relu": ops.relu,
     "reshape": lambda x: ops.reshape(x, -1),
     "sigmoid": ops.sigmoid,
+    "silu": ops.silu,
     "softmax": ops.softmax,
     "sgd_grad": lambda x: sgd(np.zeros(x.shape, F32), x),
     "sqrt": ops.sqrt,
@@ -68,6 +70,7 @@ FUNCTIONS: dict[str, Function] = {
 }
 # Public functions whose arrays are those of others in the table.
 ELSEWHERE = {
+    "PackedMatrix",  # in its own tests
     "activation",  # relu, sigmoid, tanh by name
     "adam_step",
     "loss_scale_update",

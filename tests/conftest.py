@@ -9,7 +9,7 @@ from importlib.util import find_spec
 import pytest
 
 from mpcore import dtypes, random
-from mpcore._core import runtime
+from mpcore._core import gemm, runtime
 from mpcore.mixed_precision import policy
 
 ISA_LEVELS = runtime.isa_levels()
@@ -50,11 +50,12 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def _restore_global_state() -> Iterator[None]:
-    """Go back to the defaults of level, threads, floatx, policy; keep the seed."""
+    """Go back to the defaults of the core, floatx, and policy; keep the seed."""
     floatx, seed = dtypes.floatx(), random.get_state()
     yield
     runtime.set_isa(None)
     runtime.set_num_threads(0)
+    gemm.set_float32_matmul_precision(1)
     dtypes.set_floatx(floatx)
     policy.set_global_policy(None)
     random.set_state(seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import ml_dtypes
@@ -137,7 +138,7 @@ def gemm_error_bound(
     return product, error
 
 
-def _fma(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     """Return the correctly rounded float32 a * b + c of float32 arrays."""
     # The product is exact. The sum is rounded to odd in float64, by its exact error
     # (Knuth's TwoSum), and then to nearest.
@@ -159,7 +160,7 @@ def fma_chain_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     total = np.zeros((a.shape[0], b.shape[1]), F32)
     a, b = a.astype(F32), b.astype(F32)
     for k in range(a.shape[1]):
-        total = _fma(a[:, k : k + 1], b[k : k + 1], total)
+        total = fma(a[:, k : k + 1], b[k : k + 1], total)
     return total
 
 
@@ -174,10 +175,19 @@ def bfloat16_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     for first in range(0, a.shape[1], 32):
         chains = [np.zeros_like(total), np.zeros_like(total)]
         for k in range(first, min(first + 32, a.shape[1])):
-            chain = _fma(a[:, k : k + 1], b[k : k + 1], chains[k % 2])
+            chain = fma(a[:, k : k + 1], b[k : k + 1], chains[k % 2])
             chains[k % 2] = _flushed(chain)
         total = _flushed(total + _flushed(chains[0] + chains[1]))
     return total
+
+
+def _normal_distribution(x: np.ndarray) -> np.ndarray:
+    """Return Phi(x) in float64, exact to its last bits in both tails."""
+    return np.vectorize(lambda v: math.erfc(-v / math.sqrt(2)) / 2, otypes=[F64])(x)
+
+
+def _gelu_argument(x: np.ndarray) -> np.ndarray:
+    return 2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
 
 
 def activation(name: str, x: np.ndarray) -> np.ndarray:
@@ -186,6 +196,12 @@ def activation(name: str, x: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
         if name == "relu":
             return np.where(x < 0, 0, x)
+        if name == "gelu":
+            return x * _normal_distribution(x)
+        if name == "gelu_tanh":
+            return x * activation("sigmoid", _gelu_argument(x))
+        if name == "silu":
+            return x * activation("sigmoid", x)
         if name == "sigmoid":
             return np.where(x < 0, np.exp(x) / (1 + np.exp(x)), 1 / (1 + np.exp(-x)))
         return np.tanh(x) if name == "tanh" else x
@@ -199,6 +215,20 @@ def activation_derivative(name: str, y: np.ndarray) -> np.ndarray:
     if name == "sigmoid":
         return y * (1 - y)
     return 1 - y * y if name == "tanh" else np.ones_like(y)
+
+
+def gated_derivative(name: str, z: np.ndarray) -> np.ndarray:
+    """Return the derivative of gelu, gelu_tanh, or silu at z, in float64."""
+    z = z.astype(F64)
+    if name == "gelu":
+        density = np.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+        return _normal_distribution(z) + z * density
+    inner, slope = z, np.ones_like(z)
+    if name == "gelu_tanh":
+        inner = _gelu_argument(z)
+        slope = 2 * math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * z * z)
+    s, rest = activation("sigmoid", inner), activation("sigmoid", -inner)
+    return s + z * s * rest * slope
 
 
 def softmax(x: np.ndarray) -> np.ndarray:

@@ -93,6 +93,7 @@ ELEMENTWISE = {
         "divide",
         "dropout",
         "exp",
+        "gelu",
         "linear",
     ),
     *(
@@ -108,7 +109,7 @@ ELEMENTWISE = {
         "relu",
         "sgd_grad",
     ),
-    *("sigmoid", "sqrt", "square", "subtract", "tanh", "tensor", "variable"),
+    *("sigmoid", "silu", "sqrt", "square", "subtract", "tanh", "tensor", "variable"),
 }
 
 

@@ -53,8 +53,14 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "cast-read-only": (lambda: cast.cast(zeros(3), read_only(3)), "writable"),
     "cast-swapped": (lambda: cast.cast(zeros(3, dtype=">f4"), zeros(3)), "byte order"),
     "cast-complex": (lambda: cast.cast(zeros(3, dtype="c8"), zeros(3)), "dtypes"),
-    "gemm-inner": (lambda: gemm.gemm(zeros(2, 3), zeros(4, 2), zeros(2, 2)), "Shapes"),
-    "gemm-outer": (lambda: gemm.gemm(zeros(2, 3), zeros(3, 2), zeros(2, 1)), "Shapes"),
+    "gemm-inner": (
+        lambda: gemm.gemm(zeros(2, 3), zeros(4, 2), zeros(2, 2)),
+        "hold matrices",
+    ),
+    "gemm-outer": (
+        lambda: gemm.gemm(zeros(2, 3), zeros(3, 2), zeros(2, 1)),
+        "hold matrices",
+    ),
     "gemm-ndim": (lambda: gemm.gemm(zeros(2), zeros(2, 2), zeros(1, 2)), "dimension"),
     "gemm-stride": (
         lambda: gemm.gemm(packed_column(), zeros(1, 2), zeros(4, 2)),

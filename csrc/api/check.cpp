@@ -66,11 +66,11 @@ mpcore_status check_compute_dtype(const char* function, const char* name, mpcore
 }
 
 mpcore_status check_activation(const char* function, mpcore_activation activation) {
-  if (activation >= MPCORE_ACTIVATION_LINEAR && activation <= MPCORE_ACTIVATION_TANH)
+  if (activation >= MPCORE_ACTIVATION_LINEAR && activation <= MPCORE_ACTIVATION_SILU)
     return MPCORE_OK;
   return fail(MPCORE_INVALID_ARGUMENT,
-              "%s: activation must be linear (0), relu (1), sigmoid (2), or tanh (3) (got %" PRId32
-              ")",
+              "%s: activation must be linear (0), relu (1), sigmoid (2), tanh (3), gelu (4), "
+              "gelu_tanh (5), or silu (6) (got %" PRId32 ")",
               function, activation);
 }
 

@@ -7,6 +7,7 @@
 
 #include "api/check.h"
 #include "api/gemm_args.h"
+#include "api/gemm_pack.h"
 #include "api/gemm_panels.h"
 #include "api/gemm_problem.h"
 #include "api/gemm_tiles.h"
@@ -20,6 +21,9 @@ mpcore_status multiply(Session& session, const GemmProblem& problem) {
   if (tiles_can(session, problem)) return tile_product(session, problem);
   return panel_product(session, problem, {.count = problem.m});
 }
+
+// A product of a batch is worth a thread of its own up to this many multiplications.
+constexpr double kFineGrain = 1 << 24;
 
 // Sixteen sums over the leaves in turn, added by halving.
 double combine(const double* leaves, int64_t count) {
@@ -38,14 +42,46 @@ class BatchedProduct {
   mpcore_status run() {
     if (const auto s = widen_bias()) return s;
     if (const auto s = clear_squares()) return s;
-    for (int64_t l = 0; l < g_.batch; ++l)
-      if (const auto s = multiply(session_, problem(l))) return s;
+    if (const auto s = open_b()) return s;
+    if (const auto s = is_fine_grained() ? run_side_by_side() : run_in_turn()) return s;
     if (g_.finite != nullptr) *g_.finite = non_finite_ ? 0 : 1;
     if (g_.sum_squares != nullptr) *g_.sum_squares = combine(squares_, g_.batch * leaves());
     return MPCORE_OK;
   }
 
  private:
+  // Small products of a batch run one to a thread; large ones share the threads.
+  bool is_fine_grained() const {
+    return g_.batch > 1 && multiplications(g_.m, g_.n, std::max<int64_t>(g_.k, 1)) <= kFineGrain;
+  }
+
+  mpcore_status run_in_turn() {
+    for (int64_t l = 0; l < g_.batch; ++l)
+      if (const auto s = multiply(session_, problem(l))) return s;
+    return MPCORE_OK;
+  }
+
+  mpcore_status run_side_by_side() {
+    const GemmKernels& kernels = session_.kernels().gemm;
+    const int64_t tasks = std::min<int64_t>(g_.batch, 4 * session_.num_threads());
+    const int64_t bytes = panel_workspace_bytes(kernels, problem(0));
+    auto* const workspace = static_cast<char*>(session_.workspace(tasks * bytes));
+    if (workspace == nullptr) return MPCORE_OUT_OF_MEMORY;
+    return session_.parallel_for(tasks, gemm_mode(g_.a.dtype), [&](int64_t t) {
+      for (int64_t l = g_.batch * t / tasks; l < g_.batch * (t + 1) / tasks; ++l)
+        panel_product_here(kernels, problem(l), workspace + t * bytes);
+    });
+  }
+
+  mpcore_status open_b() {
+    if (g_.packed_b == nullptr) return MPCORE_OK;
+    return open_packed(session_, {g_.k, g_.n, g_.b.dtype, precision()}, g_.packed_b, &packed_b_);
+  }
+
+  mpcore_matmul_precision precision() const {
+    return resolve_precision(session_, g_.a.dtype, g_.precision);
+  }
+
   int64_t leaves() const { return g_.m * square_leaves(g_.n); }
 
   mpcore_status widen_bias() {
@@ -80,14 +116,12 @@ class BatchedProduct {
             .d = matrix(g_.d),
             .residual = matrix(g_.residual),
             .pre_activation = matrix(g_.pre_activation),
-            .packed_b = nullptr,
+            .packed_b = packed_b_,
             .alpha = g_.alpha,
             .beta = g_.beta,
             .bias = bias_,
             .activation = g_.activation,
-            .precision = g_.precision != MPCORE_MATMUL_PRECISION_DEFAULT
-                             ? g_.precision
-                             : session_.matmul_precision(),
+            .precision = precision(),
             .squares = squares_ != nullptr ? squares_ + l * leaves() : nullptr,
             .squares_stride = square_leaves(g_.n),
             .non_finite = g_.finite != nullptr ? &non_finite_ : nullptr};
@@ -95,6 +129,7 @@ class BatchedProduct {
 
   Session& session_;
   const mpcore_gemm_args& g_;
+  const void* packed_b_ = nullptr;
   float* bias_ = nullptr;
   double* squares_ = nullptr;
   std::atomic<bool> non_finite_{false};

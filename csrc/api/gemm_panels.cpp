@@ -20,14 +20,14 @@ namespace {
 // Workspace is bounded by a super block: 2 * kSuper * kSuperK + kSuper^2 floats, 48 MiB; thin
 // products take as much as A and D in fp32.
 constexpr int64_t kSuper = 2048, kSuperK = 2048;
-constexpr int64_t kBlockK = 512;
-constexpr int64_t kTaskRows = 168;     // a block of A: 168 x 512 floats, 344 KiB of L2
-constexpr int64_t kTaskCols = 512;     // halved down to kSquareColumns where tasks are few
-constexpr int64_t kThinRows = 16;      // B is streamed up to here
-constexpr int64_t kThinDepth = 32;     // rows of B that are streamed side by side
-constexpr int64_t kThinCols = 4096;    // of a task
-constexpr int64_t kPanelsPerTask = 8;  // to pack: whole cache lines of a B with contiguous rows
-constexpr int64_t kSerialFlops = int64_t{1} << 18;  // below, a hand-over costs more than it saves
+constexpr int64_t kCacheLine = 64;
+constexpr int64_t kTaskRows = 168;       // a block of A: 168 x 512 floats, 344 KiB of L2
+constexpr int64_t kTaskCols = 512;       // halved down to kSquareColumns where tasks are few
+constexpr int64_t kThinRows = 16;        // B is streamed up to here
+constexpr int64_t kThinDepth = 32;       // rows of B that are streamed side by side
+constexpr int64_t kThinCols = 4096;      // of a task
+constexpr int64_t kPanelsPerTask = 8;    // to pack: whole cache lines of a B with contiguous rows
+constexpr double kSerialWork = 1 << 18;  // below, a hand-over costs more than it saves
 
 constexpr int64_t round_up(int64_t x, int64_t y) { return ceil_div(x, y) * y; }
 
@@ -58,8 +58,8 @@ class PanelProduct {
     const int64_t k = round_up(std::min(g_.k, kSuperK), order_.k_step);
     const bool blocks = n > 0;  // or all of it is thin
     size_ = {.a = blocks ? m * k : 0,
-             .b = is_lean() ? most_tasks(n) * kBlockK * order_.nr : k * n,
-             .total = g_.k > kBlockK ? m * n : 0,
+             .b = is_lean() ? most_tasks(n) * order_.k_block * order_.nr : k * n,
+             .total = g_.k > order_.k_block ? m * n : 0,
              .thin_a = thin_cols_ > 0 ? rows_.count * g_.k : 0,
              .thin_total = rows_.count * thin_stride()};
   }
@@ -94,6 +94,7 @@ class PanelProduct {
   bool is_lean() const { return rows_.count <= kTaskRows; }
   // Panels of B that were packed ahead hold its own dtype: only float32 ones are ready for use.
   bool is_ready() const { return g_.packed_b != nullptr && g_.b.dtype == MPCORE_DTYPE_F32; }
+  int64_t thin_rows() const { return balanced(rows_.count, order_.mr, 1); }
   int64_t thin_stride() const { return round_up(thin_cols_, order_.nr); }
   const void* packed_panel(int64_t j, int64_t p) const {
     return static_cast<const char*>(g_.packed_b) +
@@ -104,8 +105,8 @@ class PanelProduct {
 
   template <class ForEach>
   mpcore_status run_thin(const ForEach& for_each) {
-    for (int64_t i = 0; i < rows_.count; i += order_.mr) {
-      const int64_t rows = std::min<int64_t>(order_.mr, rows_.count - i);
+    for (int64_t i = 0; i < rows_.count; i += thin_rows()) {
+      const int64_t rows = std::min<int64_t>(thin_rows(), rows_.count - i);
       pack_a(i, rows, {0, g_.k}, g_.k, static_cast<int32_t>(rows), thin_a_ + i * g_.k);
     }
     const int64_t wanted = ceil_div(thin_cols_, 4 * num_threads_);
@@ -130,8 +131,8 @@ class PanelProduct {
 
   // All rows times a part of B.
   void multiply_thin(const Range& cols, const Range& depth, const void* b, int64_t b_stride) {
-    for (int64_t i = 0; i < rows_.count; i += order_.mr) {
-      const int64_t rows = std::min<int64_t>(order_.mr, rows_.count - i);
+    for (int64_t i = 0; i < rows_.count; i += thin_rows()) {
+      const int64_t rows = std::min<int64_t>(thin_rows(), rows_.count - i);
       order_.thin({.k = depth.size,
                    .rows = static_cast<int32_t>(rows),
                    .a = thin_a_ + i * g_.k + depth.begin * rows,
@@ -242,7 +243,7 @@ class PanelProduct {
       const int64_t i = t % down * height, j = t / down * width;
       multiply_block(rows, cols, depth, {i, std::min(height, rows.size - i)},
                      {j, std::min(width, cols.size - j)},
-                     packed_b_ + t / down * kBlockK * order_.nr);
+                     packed_b_ + t / down * order_.k_block * order_.nr);
     });
   }
 
@@ -250,8 +251,9 @@ class PanelProduct {
   void multiply_block(const Range& rows, const Range& cols, const Range& depth, const Range& down,
                       const Range& along, float* own) {
     const int64_t padded = round_up(depth.size, order_.k_step);
-    const int64_t block = balanced(padded, kBlockK, order_.k_step);
-    const bool one_block = g_.k <= kBlockK;  // then a tile is finished at once
+    const int64_t block = balanced(padded, order_.k_block, order_.k_step);
+    const bool one_block = g_.k <= order_.k_block;  // then a tile is finished at once
+    const int64_t total_cols = round_up(cols.size, order_.nr);
     alignas(64) float tile[kMaxGemmTile];
     int64_t q = 0;
     do {
@@ -260,12 +262,16 @@ class PanelProduct {
       for (int64_t j = along.begin; j < along.begin + along.size; j += order_.nr) {
         const int64_t count = std::min<int64_t>(order_.nr, along.begin + along.size - j);
         const float* b = panel_of_b(cols.begin, {j, count}, depth, {q, k}, own);
+        // The panel that follows in packed memory comes in by parts, with the first tiles.
+        const float* next = b + (is_ready() ? g_.k : is_lean() ? 0 : padded) * order_.nr;
+        int64_t parts = order_.nr * int64_t{sizeof(float)} / kCacheLine;
         for (int64_t i = down.begin; i < down.begin + down.size; i += order_.mr) {
           const int64_t height = std::min<int64_t>(order_.mr, down.begin + down.size - i);
-          float* total =
-              one_block ? tile : total_ + i * round_up(cols.size, order_.nr) + j * order_.mr;
-          add_tile(k, height, packed_a_ + i * padded + q * order_.mr, b, total,
-                   depth.begin + q > 0);
+          float* total = one_block ? tile : total_ + i * total_cols + j * order_.mr;
+          add_tile(k, height, packed_a_ + i * padded + q * order_.mr, b, total, depth.begin + q > 0,
+                   parts > 0 ? next : b);
+          next += k * kCacheLine / int64_t{sizeof(float)};
+          --parts;
           if (last) finish(rows.begin + i, cols.begin + j, height, count, total, order_.nr);
         }
       }
@@ -287,11 +293,11 @@ class PanelProduct {
   }
 
   void add_tile(int64_t k, int64_t rows, const float* a, const float* b, float* total,
-                bool load_total) const {
+                bool load_total, const float* next) const {
     if (k == 0) {
       std::fill(total, total + rows * order_.nr, 0.0f);
     } else {
-      order_.tile(k, static_cast<int32_t>(rows), a, b, total, load_total);
+      order_.tile(k, static_cast<int32_t>(rows), a, b, total, load_total, next);
     }
   }
 
@@ -327,7 +333,7 @@ mpcore_status panel_product(Session& session, const GemmProblem& problem, const 
   if (workspace == nullptr) return MPCORE_OUT_OF_MEMORY;
   const FpMode mode = gemm_mode(problem.a.dtype);
   const bool shared =
-      rows.count * problem.n >= kSerialFlops || rows.count * problem.n * problem.k >= kSerialFlops;
+      multiplications(rows.count, problem.n, std::max<int64_t>(problem.k, 1)) >= kSerialWork;
   return product.run(workspace, [&](int64_t n, const auto& task) {
     if (shared) return session.parallel_for(n, mode, task);
     return session.serial(mode, [&] {

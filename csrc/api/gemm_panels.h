@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 
+#include "api/gemm_pack.h"
 #include "api/gemm_problem.h"
 #include "runtime/context.h"
 
@@ -24,6 +25,9 @@ mpcore_status panel_product(Session& session, const GemmProblem& problem, const 
 // workspace, of that size, is the task's own.
 int64_t panel_workspace_bytes(const GemmKernels& kernels, const GemmProblem& problem);
 void panel_product_here(const GemmKernels& kernels, const GemmProblem& problem, void* workspace);
+
+// B in panels as wide as the level's tiles, in its own dtype.
+extern const PackFormat kPanelFormat;
 
 }  // namespace mpcore
 

@@ -20,6 +20,11 @@ inline void* element(const mpcore_matrix& x, int64_t i, int64_t j) {
 // Sums of squares that a row of n columns has; see GemmEpilogue.
 constexpr int64_t square_leaves(int64_t n) { return ceil_div(n, kSquareColumns); }
 
+// As a double, since it may pass 2^63.
+inline double multiplications(int64_t m, int64_t n, int64_t k) {
+  return static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+}
+
 // The order of summation of a dtype, and the floating-point mode it needs. Packing, the conversions
 // of which are exact, does not notice the mode.
 inline const GemmOrder& gemm_order(const GemmKernels& kernels, mpcore_dtype dtype) {

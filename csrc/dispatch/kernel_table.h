@@ -79,9 +79,11 @@ struct GemmThin {
 // A product is cut along k at multiples of k_step only.
 struct GemmOrder {
   int32_t mr, nr, k_step;
-  // total[rows x nr] (+)= A panel (k x mr) * B panel (k x nr); rows <= mr rows are computed.
+  int32_t k_block;  // k that a tile goes through at a time, a multiple of k_step
+  // total[rows x nr] (+)= A panel (k x mr) * B panel (k x nr); rows <= mr rows are computed. Asks
+  // for the k cache lines from `next` on, which the caller will need soon.
   void (*tile)(int64_t k, int32_t rows, const float* a_panel, const float* b_panel, float* total,
-               bool load_total);
+               bool load_total, const float* next);
   void (*thin)(const GemmThin& g);
 };
 

@@ -244,10 +244,10 @@ void cast_kernel(const void* src, mpcore_dtype src_dtype, void* dst, mpcore_dtyp
 }
 
 // Past the caches: the destination is not fetched before it is written, the source is asked for
-// ahead of time, and eight places at once keep more of the memory busy than one.
+// ahead of time, and four places at once keep more of the memory busy than one.
 void cast_stream_kernel(const void* src_bytes, mpcore_dtype src_dtype, void* dst_bytes,
                         mpcore_dtype dst_dtype, int64_t n) {
-  constexpr int64_t kLine = 64, kAhead = 2048, kStreams = 8;
+  constexpr int64_t kLine = 64, kAhead = 1024, kStreams = 4;
   const Converter c = converter(src_dtype, dst_dtype);
   const char* src = static_cast<const char*>(src_bytes);
   char* dst = static_cast<char*>(dst_bytes);

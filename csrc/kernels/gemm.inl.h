@@ -29,11 +29,23 @@ struct TileColumns {
     return F32x16::load(b + p * b_stride + j * kLanes);
   }
   inline float* at(int i, int j) const { return total + i * total_stride + j * kLanes; }
+  inline void ask_ahead(int64_t) const {}
+};
+
+// The same for a packed B; with each k, a cache line of what comes after is asked for.
+template <int kWidth>
+struct PanelColumns : TileColumns<float> {
+  const float* next;
+
+  PanelColumns(const float* b, float* total, const float* after)
+      : TileColumns<float>{b, kWidth, total, kWidth}, next(after) {}
+  inline void ask_ahead(int64_t p) const { __builtin_prefetch(next + p * kLanes, 0, 2); }
 };
 
 // One FMA chain in increasing k per element, continued from the total if asked. A is [k][width].
 struct Chain {
-  static constexpr int kStep = 1;
+  // A panel of B comes from L2 as fast as it is used.
+  static constexpr int kStep = 1, kBlock = 512;
 
   template <class F>
   static inline void dispatch(mpcore_dtype dtype, F&& f) {
@@ -50,6 +62,7 @@ struct Chain {
     for (int64_t p = 0; p < k; ++p, a += width) {
       F32x16 b[kVectors];
       for (int j = 0; j < kVectors; ++j) b[j] = c.load_b(p, j);
+      c.ask_ahead(p);
       for (int i = 0; i < kRows; ++i) {
         const F32x16 x = F32x16::set(a[i]);
         for (int j = 0; j < kVectors; ++j) sum[i][j] = fma(x, b[j], sum[i][j]);
@@ -63,7 +76,8 @@ struct Chain {
 // The order of TDPBF16PS: per 32 k an FMA chain over the even and one over the odd k, both from
 // zero; then even + odd; then added to the total. A last block may be shorter.
 struct Pairs {
-  static constexpr int kStep = 32;
+  // With half as many rows to a tile, a panel of B has to stay in L1.
+  static constexpr int kStep = 32, kBlock = 192;
 
   template <class F>
   static inline void dispatch(mpcore_dtype, F&& f) {
@@ -120,9 +134,9 @@ inline void run_height(int32_t rows, int64_t k, const float* a, int64_t width, c
 // Both operands in panels.
 template <class Order, int kRows, int kVectors>
 void tile_kernel(int64_t k, int32_t rows, const float* a, const float* b, float* total,
-                 bool load_total) {
+                 bool load_total, const float* next) {
   constexpr int kWidth = kVectors * kLanes;
-  const TileColumns<float> columns{b, kWidth, total, kWidth};
+  const PanelColumns<kWidth> columns(b, total, next);
   run_height<Order, kRows, kVectors>(rows, k, a, kRows, columns, load_total);
 }
 
@@ -147,6 +161,7 @@ constexpr GemmOrder make_order() {
   return {.mr = kRows,
           .nr = kVectors * kLanes,
           .k_step = Order::kStep,
+          .k_block = Order::kBlock,
           .tile = tile_kernel<Order, kRows, kVectors>,
           .thin = thin_kernel<Order, kRows, kVectors>};
 }

@@ -26,6 +26,9 @@ struct Panel {
   }
 };
 
+// Elements of a line between what is read and what is asked for.
+constexpr int kPackAhead = 256;
+
 template <class T>
 inline F32x16 load_first(const T* p, int64_t n) {
   return n >= kLanes ? F32x16::load(p) : F32x16::load(p, static_cast<int>(n));
@@ -50,8 +53,10 @@ inline void pack_along_k(const T* src, const Lines& lines, int64_t first, const 
       from[present] = src + lines.offset(first + line + present);
     for (int64_t p = 0; p < to.k; p += kLanes) {
       F32x16 x[kLanes];
-      for (int l = 0; l < kLanes; ++l)
+      for (int l = 0; l < kLanes; ++l) {
         x[l] = l < present ? load_first(from[l] + p, to.k - p) : F32x16::zero();
+        if (l < present) __builtin_prefetch(from[l] + p + kPackAhead, 0, 2);  // L1 lacks the ways
+      }
       transpose(x);
       const int depth = static_cast<int>(to.k - p < kLanes ? to.k - p : kLanes);
       for (int q = 0; q < depth; ++q) to.put(x[q], line, p + q);

@@ -26,7 +26,26 @@ void activation_kernel(mpcore_activation f, const void* x, void* y, mpcore_dtype
   });
 }
 
-// dy times the derivative of the activation, from its output y.
+// Derivatives of the activations that their output does not determine, at z. From some magnitude on
+// they are 0 or 1: infinity is brought down to where that is so.
+inline F32x16 bounded(F32x16 z) { return max(F32x16::set(-32.0f), min(F32x16::set(32.0f), z)); }
+inline F32x16 gelu_slope(F32x16 z) {
+  const Normal n = normal(z);
+  return fma(bounded(z), n.density, n.distribution);
+}
+inline F32x16 gelu_tanh_slope(F32x16 z) {
+  const F32x16 x = bounded(z), argument = gelu_argument(x), s = sigmoid(argument);
+  const F32x16 inner =
+      fma(F32x16::set(3.0f * kGeluCubic), x * x, F32x16::set(kGeluLinear));  // of the argument
+  return fma(x * inner, s * sigmoid(F32x16::zero() - argument), s);
+}
+inline F32x16 silu_slope(F32x16 z) {
+  const F32x16 x = max(F32x16::set(-128.0f), min(F32x16::set(128.0f), z)), s = sigmoid(x);
+  return fma(x, s * sigmoid(F32x16::zero() - x), s);
+}
+
+// dy times the derivative of the activation, from its output y; for GELU, GELU_TANH, and SILU y is
+// their input.
 template <mpcore_activation kActivation>
 inline F32x16 activation_backward(F32x16 y, F32x16 dy) {
   const F32x16 one = F32x16::set(1.0f), zero = F32x16::zero();
@@ -36,6 +55,12 @@ inline F32x16 activation_backward(F32x16 y, F32x16 dy) {
     return dy * y * (one - y);
   } else if constexpr (kActivation == MPCORE_ACTIVATION_TANH) {
     return dy * fma(zero - y, y, one);
+  } else if constexpr (kActivation == MPCORE_ACTIVATION_GELU) {
+    return dy * gelu_slope(y);
+  } else if constexpr (kActivation == MPCORE_ACTIVATION_GELU_TANH) {
+    return dy * gelu_tanh_slope(y);
+  } else if constexpr (kActivation == MPCORE_ACTIVATION_SILU) {
+    return dy * silu_slope(y);
   } else {
     return dy;
   }

@@ -16,7 +16,10 @@ enum {
   MPCORE_ACTIVATION_LINEAR = 0,
   MPCORE_ACTIVATION_RELU = 1,  ///< x < 0 ? 0 : x, so NaN stays NaN.
   MPCORE_ACTIVATION_SIGMOID = 2,
-  MPCORE_ACTIVATION_TANH = 3
+  MPCORE_ACTIVATION_TANH = 3,
+  MPCORE_ACTIVATION_GELU = 4,       ///< x Phi(x), Phi the normal distribution ("erf" form).
+  MPCORE_ACTIVATION_GELU_TANH = 5,  ///< x sigmoid(2 sqrt(2/pi) (x + 0.044715 x^3)).
+  MPCORE_ACTIVATION_SILU = 6        ///< x sigmoid(x), also called swish.
 };
 
 /// How a float32 product may be computed; it is always accumulated in fp32. A level that has no
@@ -48,11 +51,12 @@ typedef struct mpcore_matrix {
 typedef struct mpcore_gemm_args {
   uint32_t struct_size;  ///< sizeof(mpcore_gemm_args)
   mpcore_activation activation;
-  int64_t batch;    ///< Number of products; >= 0.
-  int64_t m, n, k;  ///< A is m x k, B is k x n, D is m x n; each >= 0.
-  mpcore_matrix a;  ///< Never written.
-  mpcore_matrix b;  ///< Same dtype as a; never written.
-  mpcore_matrix d;  ///< Must not overlap an input; see residual.
+  int64_t batch;         ///< Number of products; >= 0.
+  int64_t m, n, k;       ///< A is m x k, B is k x n, D is m x n; each >= 0.
+  mpcore_matrix a;       ///< Never written.
+  mpcore_matrix b;       ///< Same dtype as a; never written. With packed_b only the dtype counts.
+  mpcore_matrix d;       ///< Must not overlap an input; see residual.
+  const void* packed_b;  ///< B from mpcore_gemm_pack, for every product of the batch; or NULL.
   float alpha;
   float beta;        ///< 0: D is not read.
   const void* bias;  ///< n contiguous elements, one for each column; or NULL.
@@ -82,6 +86,22 @@ typedef struct mpcore_gemm_args {
 /// Errors: INVALID_ARGUMENT (null, negative size, dtype mix, overlap, reserved fields), UNSUPPORTED
 /// (dtype). Workspace comes from the context. k == 0 makes A B zero.
 MPCORE_API mpcore_status mpcore_gemm(mpcore_context* ctx, const mpcore_gemm_args* args);
+
+/// Packs B ahead for products that use it more than once: mpcore_gemm_args.packed_b. The block is
+/// opaque and holds the values of B at its own precision. It fits products with the same k, n, and
+/// dtype, on the ISA level it was packed on, and for float32 at the same precision; mpcore_gemm
+/// refuses others. Results have the same bits as with B itself.
+///
+/// @param size    bytes that `packed` must have.
+/// @param packed  receives B; 64-byte alignment is fastest. Must not overlap b.
+/// Errors: as mpcore_gemm; INVALID_ARGUMENT if size is smaller than what mpcore_gemm_pack_size
+/// says.
+MPCORE_API mpcore_status mpcore_gemm_pack_size(mpcore_context* ctx, int64_t k, int64_t n,
+                                               mpcore_dtype dtype,
+                                               mpcore_matmul_precision precision, int64_t* size);
+MPCORE_API mpcore_status mpcore_gemm_pack(mpcore_context* ctx, int64_t k, int64_t n,
+                                          const mpcore_matrix* b, mpcore_matmul_precision precision,
+                                          void* packed, int64_t size);
 
 /// Sets how float32 products may be computed from now on: HIGHEST (what a context begins with),
 /// HIGH, or MEDIUM; DEFAULT restores HIGHEST. MPCORE_BUSY from inside a task of the context.

@@ -21,10 +21,13 @@ MPCORE_API mpcore_status mpcore_activation_forward(mpcore_context* ctx,
                                                    const void* x, void* y, mpcore_dtype dtype);
 
 /// Backward of z -> y = activation(z) and of the bias that was added to z, in one pass:
-/// dz = dy * activation'(z), expressed through y, and db[j] = sum_i dz[i, j] (of the fp32 dz): sums
+/// dz = dy * activation'(z) and db[j] = sum_i dz[i, j] (of the fp32 dz): sums
 /// over 64 rows in fp32, those over 16 such leaves in double, all groups in double, rounded once.
 ///
-/// @param y   rows x cols, the activation's output; NULL allowed for LINEAR.
+/// @param y   rows x cols: the activation's output for RELU, SIGMOID, and TANH; its input z for
+/// GELU,
+///            GELU_TANH, and SILU, whose output does not determine the slope; NULL allowed for
+///            LINEAR.
 /// @param dy  rows x cols.
 /// @param dz  rows x cols; may equal dy; NULL: not wanted.
 /// @param db  cols fp32 values, or NULL.

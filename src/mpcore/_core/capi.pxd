@@ -73,6 +73,7 @@ cdef extern from "mpcore/mpcore.h" nogil:
         mpcore_matrix a
         mpcore_matrix b
         mpcore_matrix d
+        const void* packed_b
         float alpha
         float beta
         const void* bias
@@ -84,6 +85,15 @@ cdef extern from "mpcore/mpcore.h" nogil:
         double* sum_squares
 
     int32_t mpcore_gemm(mpcore_context* ctx, const mpcore_gemm_args* args)
+    int32_t mpcore_gemm_pack_size(
+        mpcore_context* ctx, int64_t k, int64_t n, int32_t dtype, int32_t precision,
+        int64_t* size)
+    int32_t mpcore_gemm_pack(
+        mpcore_context* ctx, int64_t k, int64_t n, const mpcore_matrix* b,
+        int32_t precision, void* packed, int64_t size)
+    int32_t mpcore_set_float32_matmul_precision(mpcore_context* ctx, int32_t precision)
+    int32_t mpcore_get_float32_matmul_precision(
+        mpcore_context* ctx, int32_t* precision)
 
     # grad.h
     ctypedef struct mpcore_tensor_ref:

@@ -12,6 +12,8 @@ BUILT_IN: dict[str, Callable[[Any], Any]] = {
     "relu": ops.relu,
     "sigmoid": ops.sigmoid,
     "tanh": ops.tanh,
+    "gelu": ops.gelu,
+    "silu": ops.silu,
     "softmax": ops.softmax,
 }
 for _function in BUILT_IN.values():
@@ -74,8 +76,8 @@ class Activation(Layer):
     Parameters
     ----------
     activation : str, callable or None
-        'linear', 'relu', 'sigmoid', 'tanh', 'softmax' (over the last axis), or a
-        function of one array.
+        'linear', 'relu', 'sigmoid', 'tanh', 'gelu', 'silu', 'softmax' (over the last
+        axis), or a function of one array.
     **kwargs
         See `Layer`.
 

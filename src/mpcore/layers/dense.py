@@ -9,7 +9,7 @@ from mpcore.layers.layer import Layer, Shape
 from mpcore.serialization import register
 
 # What the matrix product applies before its one rounding; others run after it.
-_FUSED = ("linear", "relu", "sigmoid", "tanh")
+_FUSED = ("linear", "relu", "sigmoid", "tanh", "gelu", "silu")
 
 
 @register("layers")

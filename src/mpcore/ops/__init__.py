@@ -23,7 +23,7 @@ from mpcore.ops.arithmetic import (
 )
 from mpcore.ops.cast import cast
 from mpcore.ops.dense import dense
-from mpcore.ops.gemm import matmul
+from mpcore.ops.gemm import PackedMatrix, matmul
 from mpcore.ops.grad import (
     accumulate,
     all_finite,
@@ -36,9 +36,11 @@ from mpcore.ops.grad import (
 from mpcore.ops.nn import (
     activation,
     dropout,
+    gelu,
     linear,
     relu,
     sigmoid,
+    silu,
     softmax,
     sparse_softmax_cross_entropy,
     tanh,
@@ -49,10 +51,12 @@ from mpcore.ops.runtime import (
     available_isas,
     build_info,
     cpu_info,
+    get_float32_matmul_precision,
     get_isa,
     get_num_threads,
     kernel_notes,
     memory_info,
+    set_float32_matmul_precision,
     set_isa,
     set_num_threads,
     trim_memory,
@@ -62,6 +66,7 @@ from mpcore.ops.shapes import flatten, getitem, reshape, transpose
 from mpcore.tape import install_accumulate, install_operators
 
 __all__ = [
+    "PackedMatrix",
     "abs",
     "accumulate",
     "activation",
@@ -77,6 +82,8 @@ __all__ = [
     "dropout",
     "exp",
     "flatten",
+    "gelu",
+    "get_float32_matmul_precision",
     "get_isa",
     "get_num_threads",
     "getitem",
@@ -98,10 +105,12 @@ __all__ = [
     "power",
     "relu",
     "reshape",
+    "set_float32_matmul_precision",
     "set_isa",
     "set_num_threads",
     "sgd_step",
     "sigmoid",
+    "silu",
     "softmax",
     "sparse_softmax_cross_entropy",
     "sqrt",

@@ -1,6 +1,9 @@
 """Names of the activations the kernels apply."""
 
-LINEAR, RELU, SIGMOID, TANH = range(4)
+LINEAR, RELU, SIGMOID, TANH, GELU, GELU_TANH, SILU = range(7)
+
+FROM_INPUT = frozenset((GELU, GELU_TANH, SILU))
+"""Activations whose derivative their output does not determine."""
 
 _CODES = {
     None: LINEAR,
@@ -8,6 +11,9 @@ _CODES = {
     "relu": RELU,
     "sigmoid": SIGMOID,
     "tanh": TANH,
+    "gelu": GELU,
+    "gelu_tanh": GELU_TANH,
+    "silu": SILU,
 }
 
 
@@ -19,6 +25,6 @@ def activation_code(name: str | None) -> int:
         return _CODES[name]
     except KeyError:
         raise ValueError(
-            "`activation` must be linear, relu, sigmoid, tanh, or None. "
-            f"Received: activation={name!r}"
+            "`activation` must be linear, relu, sigmoid, tanh, gelu, gelu_tanh, silu, "
+            f"or None. Received: activation={name!r}"
         ) from None

@@ -7,7 +7,7 @@ import numpy as np
 
 from mpcore import autocast
 from mpcore._core import gemm, nn
-from mpcore.ops.activations import LINEAR, activation_code
+from mpcore.ops.activations import FROM_INPUT, LINEAR, activation_code
 from mpcore.ops.arrays import (
     F32,
     KERNEL_DTYPES,
@@ -20,7 +20,7 @@ from mpcore.ops.arrays import (
     require_kernel_dtype,
 )
 from mpcore.ops.cast import to_dtype
-from mpcore.tape import Gradients, Tensor, gradient_dtype, record
+from mpcore.tape import Gradients, Tensor, gradient_dtype, needs_gradient, record
 
 
 def dense(
@@ -37,7 +37,9 @@ def dense(
         W; read in the compute dtype.
     bias : array_like of shape (outputs,), optional
         b; read in float32, whatever the autocast scope.
-    activation : {None, "linear", "relu", "sigmoid", "tanh"}
+    activation : str, optional
+        "linear", "relu", "sigmoid", "tanh", "gelu", "gelu_tanh" (the approximation of
+        gelu by tanh), or "silu".
 
     Returns
     -------
@@ -54,7 +56,8 @@ def dense(
     Notes
     -----
     Backward: dz = dy * activation'(z) in the compute dtype and, in the same pass, db in
-    float32; dW = x^T dz is written in the kernel's gradient dtype (float32 for a
+    float32; the derivatives of gelu and silu are taken at z rounded to the compute
+    dtype. dW = x^T dz is written in the kernel's gradient dtype (float32 for a
     Variable), dx = dz W^T in that of `x`. Transposes are strides.
     """
     code = activation_code(activation)
@@ -69,7 +72,9 @@ def dense(
     rows, outputs = math.prod(source.shape[:-1]), w.shape[1]
     flat = source.reshape(rows, source.shape[-1])
     y = empty((rows, outputs), dtype)
-    gemm.gemm(flat, w, y, b, code)
+    followed = code in FROM_INPUT and any(map(needs_gradient, (x, kernel, bias)))
+    z = empty((rows, outputs), dtype) if followed else None
+    gemm.gemm(flat, w, y, b, code, pre_activation=z)
     shape = (*source.shape[:-1], outputs)
 
     x_dtype, w_dtype, b_dtype = (
@@ -85,7 +90,8 @@ def dense(
         dz = empty((rows, outputs), dtype) if needs_dz else dy
         db = empty((outputs,), F32) if want_b else None
         if needs_dz or want_b:
-            nn.dense_backward(code, y, dy, dz if needs_dz else None, db)
+            known = y if z is None else z
+            nn.dense_backward(code, known, dy, dz if needs_dz else None, db)
         dx = _product(dz, w.T, x_dtype).reshape(source.shape) if want_x else None
         dw = _product(flat.T, dz, w_dtype) if want_w else None
         return dx, dw, db if db is None else to_dtype(db, b_dtype)

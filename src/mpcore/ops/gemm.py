@@ -11,6 +11,7 @@ from mpcore.ops.arrays import (
     F32,
     KERNEL_DTYPES,
     Output,
+    as_array,
     as_arrays,
     as_factor,
     empty,
@@ -20,7 +21,63 @@ from mpcore.ops.arrays import (
     zeros,
 )
 from mpcore.ops.cast import to_dtype
-from mpcore.tape import Gradients, Tensor, gradient_dtype, record
+from mpcore.tape import Gradients, Tensor, gradient_dtype, needs_gradient, record
+
+BYTES = np.dtype(np.uint8)
+
+
+class PackedMatrix:
+    """The right operand of products, laid out ahead for those that use it often.
+
+    Parameters
+    ----------
+    matrix : array_like of shape (k, n)
+        float32, float16, or bfloat16. Its values are copied.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    dtype : numpy.dtype
+
+    Raises
+    ------
+    TypeError
+        If the dtype is not supported.
+    ValueError
+        If it has not 2 dimensions.
+
+    Notes
+    -----
+    ``matmul(x, packed)`` has the bits of ``matmul(x, matrix)`` and no gradient. The
+    layout is that of the ISA level, and for float32 of the precision, in force when it
+    was made; with others `matmul` raises ValueError.
+
+    Examples
+    --------
+    >>> packed = PackedMatrix(np.eye(3, 2, dtype=np.float16))
+    >>> matmul(np.ones((1, 3), np.float16), packed).tolist()
+    [[1.0, 1.0]]
+    """
+
+    __slots__ = ("_block", "dtype", "shape")
+
+    def __init__(self, matrix: Any) -> None:
+        array = as_array(matrix)
+        require_kernel_dtype("PackedMatrix", array)
+        array = native(array)
+        if array.ndim != 2:
+            raise ValueError(
+                f"`matrix` must have 2 dimensions. Received: shape={array.shape}"
+            )
+        k, n = array.shape
+        self.shape = (k, n)
+        self.dtype = array.dtype
+        self._block = empty((kernel.packed_size(k, n, array.dtype),), BYTES)
+        kernel.pack(array, self._block)
+
+    def __repr__(self) -> str:
+        """Return shape and dtype."""
+        return f"<PackedMatrix shape={self.shape} dtype={self.dtype.name}>"
 
 
 def matmul(
@@ -31,7 +88,7 @@ def matmul(
     Parameters
     ----------
     a : array_like of shape (..., m, k) or (k,)
-    b : array_like of shape (..., k, n) or (k,)
+    b : array_like of shape (..., k, n) or (k,), or PackedMatrix
         float32, float16, or bfloat16, both the same. Any strides: a transpose costs no
         copy. Leading axes are broadcast.
     out_dtype : str, numpy.dtype, or type, optional
@@ -62,6 +119,12 @@ def matmul(
     >>> matmul(np.ones((2, 3), np.float16), np.ones((3, 1), np.float16)).tolist()
     [[3.0], [3.0]]
     """
+    if type(a) is np.ndarray and type(b) is np.ndarray:
+        product = _plain_product(a, b, out_dtype, out)
+        if product is not None:
+            return product
+    if isinstance(b, PackedMatrix):
+        return _packed_product(a, b, out_dtype, out)
     left, right = as_arrays(a, b)
     left, right = (
         as_factor(left, right.dtype, is_python(a)),
@@ -75,12 +138,7 @@ def matmul(
             "The operands of matmul must have one dtype. Received: "
             f"{left.dtype.name} and {right.dtype.name}"
         )
-    dtype = left.dtype if out_dtype is None else dtypes.numpy_dtype(out_dtype)
-    if dtype not in KERNEL_DTYPES:
-        raise TypeError(
-            "`out_dtype` must be float32, float16, or bfloat16. Received: "
-            f"out_dtype={dtype.name}"
-        )
+    dtype = _output_dtype(out_dtype, left.dtype)
     shape = _result_shape(left, right)
     output = Output(out, shape, dtype, left, right)
     # Vectors become matrices of one row or column, also in the result.
@@ -90,7 +148,7 @@ def matmul(
         x = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
     batch = _batch_shape(x, w)
     full = (*batch, x.shape[-2], w.shape[-1])
-    _multiply(x, w, output.array.reshape(full), batch)
+    kernel.gemm(x, w, output.array.reshape(full))
     x_dtype, w_dtype = (
         gradient_dtype(x) if isinstance(x, Tensor) else F32 for x in (a, b)
     )
@@ -112,6 +170,73 @@ def matmul(
     return record(output.finish(), (a, b), backward)
 
 
+def _plain_product(
+    a: np.ndarray, b: np.ndarray, out_dtype: Any, out: np.ndarray | None
+) -> np.ndarray | None:
+    """Return the product of two matrices that need no preparation, else None.
+
+    Whatever is wrong is left to the long way, which says what.
+    """
+    dtype = a.dtype
+    if not (a.ndim == 2 == b.ndim and dtype == b.dtype and dtype in KERNEL_DTYPES):
+        return None
+    if out_dtype is not None:
+        dtype = dtypes.numpy_dtype(out_dtype)
+        if dtype not in KERNEL_DTYPES:
+            return None
+    shape = (a.shape[0], b.shape[1])
+    if out is None:
+        out = empty(shape, dtype)
+    elif type(out) is not np.ndarray or out.dtype != dtype or out.shape != shape:
+        return None
+    try:
+        kernel.gemm(a, b, out)
+    except ValueError:
+        return None
+    return out
+
+
+def _packed_product(
+    a: Any, b: PackedMatrix, out_dtype: Any, out: np.ndarray | None
+) -> np.ndarray | Tensor:
+    if needs_gradient(a):
+        raise ValueError(
+            "A product with a PackedMatrix has no gradient; multiply by the matrix. "
+            f"Received: {b!r}"
+        )
+    left = native(as_factor(as_array(a), b.dtype, is_python(a)))
+    if left.dtype != b.dtype:
+        raise TypeError(
+            "The operands of matmul must have one dtype. Received: "
+            f"{left.dtype.name} and {b.dtype.name}"
+        )
+    if left.ndim == 0 or left.shape[-1] != b.shape[0]:
+        raise ValueError(
+            "The last axis of `a` must be as long as the second-to-last of `b`. "
+            f"Received: shapes {left.shape} and {b.shape}"
+        )
+    shape = (*left.shape[:-1], b.shape[1])
+    output = Output(out, shape, _output_dtype(out_dtype, left.dtype), left)
+    x = left if left.ndim > 1 else left[np.newaxis]
+    y = output.array.reshape((*x.shape[:-1], b.shape[1]))
+    if x.flags.c_contiguous:
+        rows = math.prod(x.shape[:-1])
+        x, y = x.reshape(rows, b.shape[0]), y.reshape(rows, b.shape[1])
+    kernel.gemm(x, None, y, packed=b._block)
+    result = output.finish()
+    return Tensor(result) if isinstance(a, Tensor) and not a.is_variable else result
+
+
+def _output_dtype(out_dtype: Any, own: np.dtype) -> np.dtype:
+    dtype = own if out_dtype is None else dtypes.numpy_dtype(out_dtype)
+    if dtype not in KERNEL_DTYPES:
+        raise TypeError(
+            "`out_dtype` must be float32, float16, or bfloat16. Received: "
+            f"out_dtype={dtype.name}"
+        )
+    return dtype
+
+
 def _result_shape(a: np.ndarray, b: np.ndarray) -> tuple[int, ...]:
     if a.ndim == 0 or b.ndim == 0:
         raise ValueError(
@@ -129,6 +254,8 @@ def _result_shape(a: np.ndarray, b: np.ndarray) -> tuple[int, ...]:
 
 
 def _batch_shape(a: np.ndarray, b: np.ndarray) -> tuple[int, ...]:
+    if a.ndim <= 2 and b.ndim <= 2:
+        return ()
     try:
         return np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     except ValueError:
@@ -136,33 +263,6 @@ def _batch_shape(a: np.ndarray, b: np.ndarray) -> tuple[int, ...]:
             "The leading axes of the operands of matmul must broadcast. Received: "
             f"shapes {a.shape} and {b.shape}"
         ) from None
-
-
-def _matrix(stack: np.ndarray, index: tuple[int, ...]) -> np.ndarray:
-    """Return the matrix at an index of the broadcast leading axes."""
-    own = stack.shape[:-2]
-    aligned = index[len(index) - len(own) :]
-    matrix: np.ndarray = stack[
-        tuple(i if n > 1 else 0 for i, n in zip(aligned, own, strict=True))
-    ]
-    return matrix
-
-
-def _multiply(
-    a: np.ndarray,
-    b: np.ndarray,
-    d: np.ndarray,
-    batch: tuple[int, ...],
-    accumulate: bool = False,
-) -> None:
-    """Write the products of stacked matrices to a stack, or add them to it."""
-    for index in np.ndindex(batch):
-        kernel.gemm(
-            _matrix(a, index),
-            _matrix(b, index),
-            _matrix(d, index),
-            accumulate=accumulate,
-        )
 
 
 def _reduced(
@@ -173,9 +273,27 @@ def _reduced(
     matrix = (a.shape[-2], b.shape[-1])
     if own == batch:
         product = empty(batch + matrix, dtype if dtype in KERNEL_DTYPES else F32)
-        _multiply(a, b, product, batch)
-    else:
-        # The sum over the batch is float32.
-        product = zeros(own + matrix, F32)
-        _multiply(a, b, product, batch, accumulate=True)
-    return to_dtype(product, dtype)
+        kernel.gemm(a, b, product)
+        return to_dtype(product, dtype)
+    # The sum over the batch is float32.
+    kept = (1,) * (len(batch) - len(own)) + own
+    product = zeros(kept + matrix, F32)
+    lengths = [n if n != k else 1 for n, k in zip(batch, kept, strict=True)]
+    for index in np.ndindex(*lengths):
+        # An axis that is kept stays whole; of one that is summed, one place at a time.
+        place = [
+            slice(None) if n == k else slice(i, i + 1)
+            for i, n, k in zip(index, batch, kept, strict=True)
+        ]
+        kernel.gemm(_part(a, place), _part(b, place), product, beta=1)
+    return to_dtype(product.reshape(own + matrix), dtype)
+
+
+def _part(stack: np.ndarray, place: list[slice]) -> np.ndarray:
+    """Return a place of the broadcast leading axes of a stack."""
+    own = stack.shape[:-2]
+    aligned = place[len(place) - len(own) :]
+    part: np.ndarray = stack[
+        tuple(p if n > 1 else slice(None) for p, n in zip(aligned, own, strict=True))
+    ]
+    return part

@@ -10,7 +10,17 @@ from typing import Any
 import numpy as np
 
 from mpcore._core import nn as kernel
-from mpcore.ops.activations import LINEAR, RELU, SIGMOID, TANH, activation_code
+from mpcore.ops.activations import (
+    FROM_INPUT,
+    GELU,
+    GELU_TANH,
+    LINEAR,
+    RELU,
+    SIGMOID,
+    SILU,
+    TANH,
+    activation_code,
+)
 from mpcore.ops.arrays import (
     F32,
     as_array,
@@ -43,8 +53,18 @@ def tanh(x: Any) -> np.ndarray | Tensor:
     return _activate(x, TANH)
 
 
+def gelu(x: Any, approximate: bool = False) -> np.ndarray | Tensor:
+    """Return x Phi(x), Phi the normal distribution; or its tanh approximation."""
+    return _activate(x, GELU_TANH if approximate else GELU)
+
+
+def silu(x: Any) -> np.ndarray | Tensor:
+    """Return x sigmoid(x)."""
+    return _activate(x, SILU)
+
+
 def activation(x: Any, name: str | None) -> np.ndarray | Tensor:
-    """Apply linear, relu, sigmoid, or tanh by name; None stands for linear."""
+    """Apply a fused activation of `dense` by name; None stands for linear."""
     code = activation_code(name)
     return linear(x) if code == LINEAR else _activate(x, code)
 
@@ -61,8 +81,9 @@ def _activate(x: Any, code: int) -> np.ndarray | Tensor:
         dy = contiguous(to_dtype(gradient, dtype))
         dz = empty(y.shape, dtype)
         rows = (1, y.size)
+        known = source if code in FROM_INPUT else y
         kernel.dense_backward(
-            code, y.reshape(rows), dy.reshape(rows), dz.reshape(rows), None
+            code, known.reshape(rows), dy.reshape(rows), dz.reshape(rows), None
         )
         return (dz,)
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from mpcore._core import gemm as _gemm
 from mpcore._core import runtime as _runtime
 from mpcore.dtypes import numpy_dtype
 
@@ -78,6 +79,45 @@ def set_num_threads(num_threads: int) -> None:
             f"`num_threads` must be >= 0. Received: num_threads={num_threads}"
         )
     _runtime.set_num_threads(num_threads)
+
+
+_PRECISIONS = ("highest", "high", "medium")
+
+
+def get_float32_matmul_precision() -> str:
+    """Return how float32 products may be computed: 'highest', 'high', or 'medium'."""
+    return _PRECISIONS[_gemm.get_float32_matmul_precision() - 1]
+
+
+def set_float32_matmul_precision(precision: str) -> None:
+    """Set how float32 products may be computed.
+
+    Parameters
+    ----------
+    precision : {"highest", "high", "medium"}
+        "highest", the default: float32 products in one chain of additions, the same
+        bits on every ISA level. "high": at least each operand as a sum of three
+        bfloat16. "medium": at least each operand rounded to bfloat16.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is none of these.
+
+    Notes
+    -----
+    A permission, not a demand: a level that gains nothing by it computes the float32
+    chain whatever is asked, so results are never less exact than asked. Sums are
+    float32 always.
+    """
+    if not isinstance(precision, str):
+        raise TypeError(f"`precision` must be a str. Received: precision={precision!r}")
+    if precision not in _PRECISIONS:
+        raise ValueError(
+            "`precision` must be 'highest', 'high', or 'medium'. "
+            f"Received: precision={precision!r}"
+        )
+    _gemm.set_float32_matmul_precision(_PRECISIONS.index(precision) + 1)
 
 
 def cpu_info() -> dict[str, Any]:
