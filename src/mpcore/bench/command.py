@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _add_selection(run)
     run.add_argument("--no-peers", action="store_true", help="mpcore and limits only")
-    run.add_argument("--passes", type=_positive, default=5, help="default: 5")
+    run.add_argument("--passes", type=_positive, default=4, help="default: 4")
     run.add_argument(
         "--rounds", type=_positive, help="samples per pass; default: 2, full 3"
     )

@@ -23,13 +23,15 @@ def require_matplotlib() -> None:
         ) from None
 
 
-def _figure(rows: int, columns: int, size: tuple[float, float]) -> tuple[Any, Any]:
+def _figure(heights: Sequence[float], size: tuple[float, float]) -> tuple[Any, Any]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
-    return figure, figure.subplots(rows, columns, squeeze=False)
+    return figure, figure.subplots(
+        len(heights), 1, squeeze=False, height_ratios=heights
+    )
 
 
 def bars(document: dict[str, Any], path: Path) -> None:
@@ -41,7 +43,7 @@ def bars(document: dict[str, Any], path: Path) -> None:
     if not groups:
         raise ValueError("A picture needs at least one problem with a limit.")
     heights = [sum(len(_timed(r)) + 1 for r in group) for group in groups.values()]
-    figure, axes = _figure(len(groups), 1, (9, 1.2 * len(groups) + 0.16 * sum(heights)))
+    figure, axes = _figure(heights, (9, 1.2 * len(groups) + 0.16 * sum(heights)))
     for axis, ((suite, threads), results) in zip(
         axes[:, 0], groups.items(), strict=True
     ):
@@ -90,7 +92,7 @@ def roofline(limits: dict[str, Any], results: dict[str, Any], path: Path) -> Non
     path : Path
         A PNG file.
     """
-    figure, axes = _figure(1, 1, (8, 5))
+    figure, axes = _figure([1.0], (8, 5))
     axis = axes[0, 0]
     peaks, streams = _roofs(limits)
     low, high = _INTENSITIES

@@ -38,7 +38,7 @@ class Settings:
     """
 
     threads: tuple[int, ...]
-    passes: int = 5
+    passes: int = 4
     rounds: int = 2
     least: float = 2e-3
     implementations: tuple[str, ...] = tuple(p for p in peers.PEERS if p != "limits")
