@@ -188,6 +188,8 @@ def _normal_distribution(x: np.ndarray) -> np.ndarray:
 
 def _gelu_argument(x: np.ndarray) -> np.ndarray:
     return 2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
+
+
 def float16_product_on_tiles(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Return a @ b in float32 in the order that amx documents for float16.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import reference
-from reference import BF16, F32, F64, KERNEL_DTYPES, assert_same_bits, operands
+from reference import BF16, F16, F32, F64, KERNEL_DTYPES, assert_same_bits, operands
 
 import mpcore
 
@@ -16,9 +16,11 @@ WIDTHS = range(1, 70)
 
 
 def exact_order(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return the float32 product in the documented order of the dtype."""
+    """Return the float32 product in the documented order of the dtype and level."""
     if a.dtype == BF16:
         return reference.bfloat16_product(a, b)
+    if a.dtype == F16 and mpcore.get_isa() == "amx":
+        return reference.float16_product_on_tiles(a, b)
     return reference.fma_chain_product(a, b)
 
 
@@ -74,7 +76,7 @@ def test_matmul_ill_scaled_operands_are_within_the_derived_bound(
     isa: str, m: int, dtype: np.dtype
 ) -> None:
     a, b = operands(m, 131, 67, dtype, seed=3)
-    reach = 5 if dtype == reference.F16 else 40
+    reach = 5 if dtype == F16 else 40
     generator = np.random.default_rng(4)
     a *= np.exp2(generator.integers(-reach, reach + 1, a.shape)).astype(dtype)
     b *= np.exp2(generator.integers(-reach, reach + 1, (1, b.shape[1]))).astype(dtype)

@@ -17,8 +17,19 @@
 namespace mpcore {
 namespace {
 
+// So few rows are done with B, read where it stands, before tiles have packed it; in bf16 the bits
+// are the same.
+constexpr int64_t kStreamedRows = 8;
+
+bool uses_tiles(const Session& session, const GemmProblem& g) {
+  const bool streams = g.a.dtype == MPCORE_DTYPE_BF16 && g.m <= kStreamedRows &&
+                       g.packed_b == nullptr && g.b.col_stride == 1;
+  return tiles_can(session, g.a.dtype, g.precision, g.k) && !streams;
+}
+
 mpcore_status multiply(Session& session, const GemmProblem& problem) {
-  if (tiles_can(session, problem)) return tile_product(session, problem);
+  const Session::WorkspaceScope scope(session);
+  if (uses_tiles(session, problem)) return tile_product(session, problem);
   return panel_product(session, problem, {.count = problem.m});
 }
 
@@ -50,9 +61,11 @@ class BatchedProduct {
   }
 
  private:
-  // Small products of a batch run one to a thread; large ones share the threads.
-  bool is_fine_grained() const {
-    return g_.batch > 1 && multiplications(g_.m, g_.n, std::max<int64_t>(g_.k, 1)) <= kFineGrain;
+  // Small products of a batch run one to a thread; large ones, and those on tiles, which take some
+  // microseconds where others take a hundred, share the threads.
+  bool is_fine_grained() {
+    return g_.batch > 1 && multiplications(g_.m, g_.n, std::max<int64_t>(g_.k, 1)) <= kFineGrain &&
+           !uses_tiles(session_, problem(0));
   }
 
   mpcore_status run_in_turn() {

@@ -6,6 +6,7 @@
 #include "api/check.h"
 #include "api/gemm_args.h"
 #include "api/gemm_panels.h"
+#include "api/gemm_tiles.h"
 #include "runtime/error.h"
 
 namespace mpcore {
@@ -81,7 +82,9 @@ mpcore_status pack(mpcore_context* ctx, int64_t k, int64_t n, const mpcore_matri
 
 }  // namespace
 
-const PackFormat& pack_format(const Session&, const PackedShape&) { return kPanelFormat; }
+const PackFormat& pack_format(const Session& session, const PackedShape& shape) {
+  return tiles_can(session, shape.dtype, shape.precision, shape.k) ? kTileFormat : kPanelFormat;
+}
 
 mpcore_status open_packed(const Session& session, const PackedShape& shape, const void* packed,
                           const void** data) {

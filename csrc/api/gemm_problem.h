@@ -52,6 +52,9 @@ struct GemmProblem {
     part.n = cols;
     for (mpcore_matrix* x : {&part.b, &part.d, &part.residual, &part.pre_activation})
       if (x->data != nullptr) x->data = element(*x, 0, j);
+    // A whole number of panels: no level has wider ones than kSquareColumns.
+    if (packed_b != nullptr)
+      part.packed_b = static_cast<const char*>(packed_b) + j * k * dtype_size(b.dtype);
     if (bias != nullptr) part.bias += j;
     if (squares != nullptr) part.squares += j / kSquareColumns;
     return part;

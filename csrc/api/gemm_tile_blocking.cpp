@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "api/check.h"
+#include "api/gemm_tiles.h"
 
 namespace mpcore {
 namespace {
@@ -20,6 +21,18 @@ constexpr int64_t round_up(int64_t x, int64_t y) { return ceil_div(x, y) * y; }
 constexpr int64_t round_down(int64_t x, int64_t y) { return x / y * y; }
 
 }  // namespace
+
+bool tiles_can(const Session& session, mpcore_dtype dtype, mpcore_matmul_precision precision,
+               int64_t k) {
+  return session.kernels().tiles != nullptr && k > 0 &&
+         (dtype != MPCORE_DTYPE_F32 || precision != MPCORE_MATMUL_PRECISION_HIGHEST);
+}
+
+TileScheme tile_scheme(mpcore_dtype dtype, mpcore_matmul_precision precision) {
+  if (dtype == MPCORE_DTYPE_BF16) return TileScheme::kBf16;
+  if (dtype == MPCORE_DTYPE_F16) return TileScheme::kF16;
+  return precision == MPCORE_MATMUL_PRECISION_HIGH ? TileScheme::kF32High : TileScheme::kF32Medium;
+}
 
 TileBlocking tile_blocking(const GemmProblem& g, TileScheme scheme, int64_t threads) {
   const int64_t parts = parts_of(scheme);

@@ -1,4 +1,4 @@
-// How the tile path cuts a product.
+// Which products are ones for the tiles (see gemm_tiles.h), and how the tile path cuts them.
 #ifndef MPCORE_API_GEMM_TILE_BLOCKING_H_
 #define MPCORE_API_GEMM_TILE_BLOCKING_H_
 

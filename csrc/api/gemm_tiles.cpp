@@ -11,11 +11,12 @@
 #include "api/check.h"
 #include "api/gemm_panels.h"
 #include "api/gemm_tile_blocking.h"
+#include "api/gemm_tile_special.h"
 
 namespace mpcore {
 namespace {
 
-constexpr int64_t kSerialFlops = int64_t{1} << 21;   // below, a hand-over costs more than it saves
+constexpr double kSerialFlops = 1 << 21;             // below, a hand-over costs more than it saves
 constexpr int64_t kDirectStride = int64_t{1} << 12;  // bytes; rows so far apart share L1 sets
 constexpr int64_t kHalfPanel = 40 << 10;  // bytes of a panel of A that L1 holds beside the rest
 constexpr int64_t kStreamBytes = int64_t{1} << 20;  // a D beyond this does not stay in L2
@@ -23,22 +24,18 @@ constexpr int64_t kStreamBytes = int64_t{1} << 20;  // a D beyond this does not 
 // 10 to 15 % from the size of use on.
 constexpr int64_t kHugePage = int64_t{2} << 20, kHugePageUse = int64_t{256} << 10;
 
-TileScheme scheme_of(const GemmProblem& g) {
-  if (g.a.dtype == MPCORE_DTYPE_BF16) return TileScheme::kBf16;
-  if (g.a.dtype == MPCORE_DTYPE_F16) return TileScheme::kF16;
-  return g.precision == MPCORE_MATMUL_PRECISION_HIGH ? TileScheme::kF32High
-                                                     : TileScheme::kF32Medium;
-}
-
 class TileProduct {
  public:
-  TileProduct(Session& session, const GemmProblem& problem)
+  // `packed` is nullptr, or holds B.
+  TileProduct(Session& session, const GemmProblem& problem, const PackedTiles* packed)
       : session_(session),
         g_(problem),
+        special_(problem),
         tiles_(*session.kernels().tiles),
-        scheme_(scheme_of(problem)),
+        packed_(packed),
+        scheme_(tile_scheme(problem.a.dtype, problem.precision)),
         step_bytes_(step_bytes(scheme_)),
-        serial_(problem.m * problem.n * problem.k < kSerialFlops),
+        serial_(multiplications(problem.m, problem.n, problem.k) < kSerialFlops),
         blocking_(tile_blocking(problem, scheme_, serial_ ? 1 : session.num_threads())),
         mode_(scheme_ == TileScheme::kBf16 ? FpMode::kFlushResults : FpMode::kIeee) {
     const int64_t size = dtype_size(g_.d.dtype);
@@ -70,7 +67,7 @@ class TileProduct {
             if (const auto s = pack_ahead(part)) return s;
           if (const auto s = multiply(part)) return s;
         }
-    return special_.load(std::memory_order_relaxed) ? compute_special() : MPCORE_OK;
+    return special_.compute(session_);
   }
 
  private:
@@ -92,6 +89,11 @@ class TileProduct {
     int64_t row, tile, step;
   };
 
+  struct PanelsB {
+    const char* data;
+    int64_t panel;  // bytes
+  };
+
   // --- Memory ------------------------------------------------------------------------------------
 
   mpcore_status allocate() {
@@ -101,25 +103,22 @@ class TileProduct {
     whole_totals_ = b.ahead && b.ahead_depth < g_.k;
     const int64_t panel = steps * step_bytes_;
     const bool task_totals = b.ahead && !whole_totals_ && b.depth < g_.k;
-    block_bytes_ = b.ahead ? 0 : b.cols / kPanelLines * panel;
+    block_bytes_ = b.ahead || packed_ != nullptr ? 0 : b.cols / kPanelLines * panel;
     panel_bytes_ = b.ahead ? 0 : panel;
     totals_bytes_ = task_totals ? b.rows * b.cols * int64_t{sizeof(float)} : 0;
     lane_bytes_ =
         block_bytes_ + panel_bytes_ + totals_bytes_ + kPanelLines * b.cols * int64_t{sizeof(float)};
     const int64_t ahead_a = b.ahead_rows / kPanelLines * panel;
-    const int64_t ahead_b = b.ahead_cols / kPanelLines * panel;
+    const int64_t ahead_b = packed_ != nullptr ? 0 : b.ahead_cols / kPanelLines * panel;
     const int64_t totals = whole_totals_ ? b.ahead_rows * b.ahead_cols * int64_t{sizeof(float)} : 0;
-    const int64_t flags = g_.m + ceil_div(g_.n, kColumnBlock);
-    const int64_t bytes = lanes * lane_bytes_ + ahead_a + ahead_b + totals + flags;
+    const int64_t bytes = lanes * lane_bytes_ + ahead_a + ahead_b + totals + special_.bytes();
     lanes_ = static_cast<char*>(
         session_.workspace(bytes >= kHugePageUse ? std::max(bytes, kHugePage) : bytes));
     if (lanes_ == nullptr) return MPCORE_OUT_OF_MEMORY;
     ahead_a_ = lanes_ + lanes * lane_bytes_;
     ahead_b_ = ahead_a_ + ahead_a;
     totals_ = reinterpret_cast<float*>(ahead_b_ + ahead_b);
-    special_row_ = ahead_b_ + ahead_b + totals;
-    special_cols_ = special_row_ + g_.m;
-    std::memset(special_row_, 0, static_cast<size_t>(flags));
+    special_.use(ahead_b_ + ahead_b + totals, packed_ != nullptr ? packed_->special : nullptr);
     return MPCORE_OK;
   }
 
@@ -138,11 +137,7 @@ class TileProduct {
 
   void note_rows(int64_t i, int64_t k, int64_t count, int64_t depth) {
     for (int64_t row = i; row < i + count; ++row)
-      if (tiles_.scan(scheme_, lines_of_a(row, k, 1, depth))) set(special_row_ + row);
-  }
-  void set(char* flag) {
-    std::atomic_ref<char>(*flag).store(1, std::memory_order_relaxed);
-    special_.store(true, std::memory_order_relaxed);
+      if (tiles_.scan(scheme_, lines_of_a(row, k, 1, depth))) special_.add_row(row);
   }
 
   void pack_a(int64_t i, int64_t k, int64_t count, int64_t depth, char* to) {
@@ -157,13 +152,14 @@ class TileProduct {
       const TileLines lines{element(g_.b, k, j + c), g_.b.col_stride, g_.b.row_stride,
                             std::min(kColumnBlock, cols - c), depth};
       if (tiles_.pack(scheme_, TileOperand::kB, lines, to + c / kPanelLines * panel, panel))
-        set(special_cols_ + (j + c) / kColumnBlock);
+        special_.add_block(j + c);
     }
   }
 
   mpcore_status pack_ahead(const Part& p) {
     const int64_t panel = ceil_div(p.depth, kStepDepth) * step_bytes_;
-    const int64_t a_panels = ceil_div(p.m, kPanelLines), b_blocks = ceil_div(p.n, kColumnBlock);
+    const int64_t a_panels = ceil_div(p.m, kPanelLines);
+    const int64_t b_blocks = packed_ != nullptr ? 0 : ceil_div(p.n, kColumnBlock);
     return for_each(a_panels + b_blocks, [&](int64_t t) {
       if (t < a_panels) {
         const int64_t i = t * kPanelLines;
@@ -195,13 +191,7 @@ class TileProduct {
 
   void task(const Part& p, int64_t i0, int64_t j0, const Lane& lane) {
     const int64_t m = std::min(blocking_.rows, p.m - i0), n = std::min(blocking_.cols, p.n - j0);
-    const int64_t panel = ceil_div(p.depth, kStepDepth) * step_bytes_;
-    const char* b = lane.b;
-    if (blocking_.ahead) {
-      b = ahead_b_ + j0 / kPanelLines * panel;
-    } else {
-      pack_b(p.j + j0, p.k, n, p.depth, lane.b);
-    }
+    const PanelsB b = panels_b(p, j0, n, lane);
     float* const totals =
         whole_totals_
             ? totals_ + (i0 / kPanelLines * whole_panels() + j0 / kPanelLines) * kTotalFloats
@@ -227,8 +217,8 @@ class TileProduct {
                           .a_step = a.step,
                           .one_tile = rows <= kPanelLines / 2,
                           .stream_half = ceil_div(depth, kStepDepth) * step_bytes_ > kHalfPanel,
-                          .b = b + q / kStepDepth * step_bytes_,
-                          .b_panel = panel,
+                          .b = b.data + q / kStepDepth * step_bytes_,
+                          .b_panel = b.panel,
                           .steps = ceil_div(depth, kStepDepth),
                           .panels = ceil_div(n, kPanelLines),
                           .totals = first ? nullptr : tiles,
@@ -246,6 +236,19 @@ class TileProduct {
   }
 
   int64_t whole_panels() const { return blocking_.ahead_cols / kPanelLines; }
+
+  // Columns [j, j + n) of the part, packed here if nobody has done so.
+  PanelsB panels_b(const Part& p, int64_t j, int64_t n, const Lane& lane) {
+    const int64_t panel = ceil_div(p.depth, kStepDepth) * step_bytes_;
+    if (packed_ != nullptr) {
+      const int64_t whole = ceil_div(g_.k, kStepDepth) * step_bytes_;
+      return {packed_->tiles + (p.j + j) / kPanelLines * whole + p.k / kStepDepth * step_bytes_,
+              whole};
+    }
+    if (blocking_.ahead) return {ahead_b_ + j / kPanelLines * panel, panel};
+    pack_b(p.j + j, p.k, n, p.depth, lane.b);
+    return {lane.b, panel};
+  }
 
   bool is_direct(int64_t rows) const { return direct_ && rows % (kPanelLines / 2) == 0; }
 
@@ -282,8 +285,7 @@ class TileProduct {
   // The last k block of rows i..i + rows and columns j..j + n of D.
   bool multiply_last(TileRun run, int64_t i, int64_t j, int64_t rows, int64_t n, const Lane& lane,
                      TilePending& pending) {
-    const bool plain = plain_ && !any(special_row_ + i, rows) &&
-                       !any(special_cols_ + j / kColumnBlock, ceil_div(n, kColumnBlock));
+    const bool plain = plain_ && !special_.any(i, rows, j, n);
     const int64_t strip_row = blocking_.cols * int64_t{sizeof(float)};
     run.output = {.tiles = nullptr,
                   .d = plain ? element(g_.d, i, j) : lane.strip,
@@ -301,55 +303,12 @@ class TileProduct {
     return special;
   }
 
-  bool any(const char* flags, int64_t count) const {
-    return special_.load(std::memory_order_relaxed) &&
-           std::memchr(flags, 1, static_cast<size_t>(count)) != nullptr;
-  }
-
   // Everything of a strip but what is special.
   void finish(int64_t i, int64_t j, int64_t rows, int64_t n, const float* strip) const {
-    for (int64_t r = 0, r_end; r < rows; r = r_end) {
-      r_end = run_end(special_row_ + i, r, rows);
-      if (special_row_[i + r]) continue;
-      for (int64_t c = 0, c_end; c < n; c = c_end) {
-        const char* const flags = special_cols_ + j / kColumnBlock;
-        c_end = run_end(flags, c / kColumnBlock, ceil_div(n, kColumnBlock)) * kColumnBlock;
-        if (flags[c / kColumnBlock]) continue;
-        g_.finish(session_.kernels().gemm, i + r, j + c, r_end - r, std::min(c_end, n) - c,
-                  strip + r * blocking_.cols + c, blocking_.cols);
-      }
-    }
-  }
-
-  // Where the flags that are like the one at `from` end.
-  static int64_t run_end(const char* flags, int64_t from, int64_t end) {
-    int64_t i = from;
-    while (i < end && flags[i] == flags[from]) ++i;
-    return i;
-  }
-
-  // --- What tiles cannot multiply ----------------------------------------------------------------
-
-  mpcore_status compute_special() {
-    auto* const index = static_cast<int64_t*>(session_.workspace(g_.m * int64_t{sizeof(int64_t)}));
-    if (index == nullptr) return MPCORE_OUT_OF_MEMORY;
-    const auto rows = [&](char special) {
-      int64_t count = 0;
-      for (int64_t i = 0; i < g_.m; ++i)
-        if (special_row_[i] == special) index[count++] = i;
-      return GemmRows{count, index};
-    };
-    if (const auto s = panel_product(session_, g_, rows(1))) return s;
-    const GemmRows ordinary = rows(0);
-    const int64_t blocks = ceil_div(g_.n, kColumnBlock);
-    for (int64_t c = 0, end; c < blocks; c = end) {
-      end = run_end(special_cols_, c, blocks);
-      if (!special_cols_[c]) continue;
-      const int64_t j = c * kColumnBlock;
-      const int64_t cols = std::min(end * kColumnBlock, g_.n) - j;
-      if (const auto s = panel_product(session_, g_.columns(j, cols), ordinary)) return s;
-    }
-    return MPCORE_OK;
+    special_.for_ordinary(i, j, rows, n, [&](int64_t r, int64_t c, int64_t count, int64_t cols) {
+      g_.finish(session_.kernels().gemm, i + r, j + c, count, cols, strip + r * blocking_.cols + c,
+                blocking_.cols);
+    });
   }
 
   // Shares tasks of packing among the threads, or runs them here when the product is small.
@@ -363,7 +322,9 @@ class TileProduct {
 
   Session& session_;
   const GemmProblem& g_;
+  SpecialElements special_;
   const TileKernels& tiles_;
+  const PackedTiles* const packed_;
   const TileScheme scheme_;
   const int64_t step_bytes_;
   const bool serial_;
@@ -376,20 +337,17 @@ class TileProduct {
   int64_t lane_bytes_ = 0, block_bytes_ = 0, panel_bytes_ = 0, totals_bytes_ = 0;
   char *lanes_ = nullptr, *ahead_a_ = nullptr, *ahead_b_ = nullptr;
   float* totals_ = nullptr;  // of all that is packed ahead, if k is not packed at once
-  char *special_row_ = nullptr, *special_cols_ = nullptr;
-  std::atomic<bool> special_{false};
 };
 
 }  // namespace
 
-bool tiles_can(const Session& session, const GemmProblem& problem) {
-  return session.kernels().tiles != nullptr && problem.k > 0 &&
-         (problem.a.dtype != MPCORE_DTYPE_F32 ||
-          problem.precision != MPCORE_MATMUL_PRECISION_HIGHEST);
-}
-
 mpcore_status tile_product(Session& session, const GemmProblem& problem) {
-  return TileProduct(session, problem).run();
+  if (problem.packed_b == nullptr) return TileProduct(session, problem, nullptr).run();
+  const PackedTiles packed = packed_tiles(
+      session, {problem.k, problem.n, problem.b.dtype, problem.precision}, problem.packed_b);
+  GemmProblem with_panels = problem;
+  with_panels.packed_b = packed.panels;
+  return TileProduct(session, with_panels, &packed).run();
 }
 
 }  // namespace mpcore

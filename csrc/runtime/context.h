@@ -34,6 +34,8 @@ struct Frame {
 // with MPCORE_BUSY on an explicit one that another thread is using. A call made from inside a task
 // of the same context runs serially.
 class Session {
+  struct Workspace;
+
  public:
   explicit Session(mpcore_context* ctx);
   ~Session();
@@ -67,14 +69,27 @@ class Session {
   // (message already set; return MPCORE_OUT_OF_MEMORY). Only on the thread that holds the session.
   void* workspace(int64_t bytes);
 
+  // Gives back at its end the workspace taken since its beginning.
+  class WorkspaceScope {
+   public:
+    explicit WorkspaceScope(Session& session) : session_(session), kept_(session.workspaces_) {}
+    ~WorkspaceScope() { session_.free_workspaces(kept_); }
+    WorkspaceScope(const WorkspaceScope&) = delete;
+    WorkspaceScope& operator=(const WorkspaceScope&) = delete;
+
+   private:
+    Session& session_;
+    const Workspace* const kept_;
+  };
+
  private:
   friend mpcore_status set_num_threads(mpcore_context* ctx, int32_t num_threads);
   friend mpcore_status set_isa(mpcore_context* ctx, const char* isa);
   friend mpcore_status set_matmul_precision(mpcore_context* ctx, mpcore_matmul_precision precision);
 
   struct Job;
-  struct Workspace;
 
+  void free_workspaces(const Workspace* kept);
   mpcore_status run(int64_t n, FpMode mode, mpcore_task task, void* arg);
   mpcore_status run_on_host(Job& job);
   // Succeeds only where the settings of the context may change: not inside one of its own tasks.

@@ -122,7 +122,13 @@ Session::Session(mpcore_context* ctx) {
 Session::~Session() {
   if (ctx_ == nullptr) return;
   t_innermost = frame_.outer;
-  while (workspaces_ != nullptr) {
+  free_workspaces(nullptr);
+  if (!nested_) leave(*ctx_);
+}
+
+// All that were taken after `kept`.
+void Session::free_workspaces(const Workspace* kept) {
+  while (workspaces_ != kept) {
     Workspace* const next = workspaces_->next;
     const int64_t bytes = workspaces_->bytes;
     if (ctx_->deallocate != nullptr) {
@@ -132,7 +138,6 @@ Session::~Session() {
     }
     workspaces_ = next;
   }
-  if (!nested_) leave(*ctx_);
 }
 
 mpcore_matmul_precision Session::matmul_precision() const {
