@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from mpcore import autocast, dtypes
+from mpcore.indexed_slices import IndexedSlices
 from mpcore.tape import unwrap
 from mpcore.variable import Variable
 
@@ -42,6 +43,8 @@ def _owners(variables: Sequence[Variable]) -> frozenset[int]:
 
 def convert(gradient: object, variable: Variable) -> np.ndarray:
     """Return a gradient as a contiguous array of a dtype its update reads."""
+    if isinstance(gradient, IndexedSlices):
+        gradient = gradient.to_dense()
     array = gradient if type(gradient) is np.ndarray else unwrap(gradient)
     if array.shape != variable.shape:
         raise ValueError(
