@@ -74,7 +74,7 @@ def optim_step(
     """
     _require_finite(learning_rate=learning_rate, clipvalue=clipvalue)
     fitting = _checked(params, grads, copies, states)
-    kernel.step(
+    fitting_step(
         optimizer,
         params,
         fitting,
@@ -88,6 +88,11 @@ def optim_step(
         clipvalue=clipvalue,
         **scalars,  # type: ignore[arg-type]
     )
+
+
+# `optim_step` for arrays whose shapes fit, contiguous and in native byte order, and
+# lists of finite factors: without a second look at each of them.
+fitting_step = kernel.step
 
 
 def sgd_step(

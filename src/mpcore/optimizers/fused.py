@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mpcore import ops, random
+from mpcore import random
+from mpcore.ops.optim import fitting_step
 from mpcore.optimizers import rates
 from mpcore.optimizers.arguments import choice, integer
 from mpcore.optimizers.gradients import convert
@@ -148,7 +149,7 @@ class FusedOptimizer(Optimizer):
             scalars["indices"] = [self._model.index(v) for v in variables]
             scalars["stochastic"] = self.rounding == "stochastic"
             scalars["seed"] = int(self._seed)
-        ops.optim_step(
+        fitting_step(
             self._rule,
             [variable.stored for variable in variables],
             gradients,
