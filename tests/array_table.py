@@ -75,6 +75,7 @@ ELSEWHERE = {
     "adam_step",
     "loss_scale_update",
     "matmul",
+    "optim_step",
     "sgd_step",
     "sparse_softmax_cross_entropy",
 }

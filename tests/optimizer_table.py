@@ -7,7 +7,8 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from reference_optim import Reference, adam, sgd
+import reference_optim as rules
+from reference_optim import Reference
 
 from mpcore import Variable, autocast, optimizers
 from mpcore.optimizers import schedules
@@ -24,27 +25,111 @@ class Row:
     hyper: dict[str, Any] = field(default_factory=dict)
     # Slots that follow in groups of their own, not interleaved per variable.
     groups: tuple[tuple[str, ...], ...] = ()
+    # What slots start with that do not start with zeros: a number, or None for w.
+    starts: dict[str, float | None] = field(default_factory=dict)
+    # State that no variable has of its own.
+    extras: tuple[str, ...] = ()
 
 
 MOMENTS = ("momentum", "velocity")
 OPTIMIZERS = {
-    "sgd": Row(optimizers.SGD, sgd, ()),
-    "sgd-momentum": Row(optimizers.SGD, sgd, ("momentum",), {"momentum": 0.9}),
+    "sgd": Row(optimizers.SGD, rules.sgd, ()),
+    "sgd-momentum": Row(optimizers.SGD, rules.sgd, ("momentum",), {"momentum": 0.9}),
     "sgd-nesterov": Row(
-        optimizers.SGD, sgd, ("momentum",), {"momentum": 0.9, "nesterov": True}
+        optimizers.SGD, rules.sgd, ("momentum",), {"momentum": 0.9, "nesterov": True}
     ),
-    "adam": Row(optimizers.Adam, adam, MOMENTS),
+    "adam": Row(optimizers.Adam, rules.adam, MOMENTS),
     "adam-betas": Row(
-        optimizers.Adam, adam, MOMENTS, {"beta_1": 0.5, "beta_2": 0.9, "epsilon": 1e-3}
+        optimizers.Adam,
+        rules.adam,
+        MOMENTS,
+        {"beta_1": 0.5, "beta_2": 0.9, "epsilon": 1e-3},
     ),
     "adam-amsgrad": Row(
         optimizers.Adam,
-        adam,
+        rules.adam,
         (*MOMENTS, "velocity_hat"),
         {"amsgrad": True},
         (MOMENTS, ("velocity_hat",)),
     ),
-    "adamw": Row(optimizers.AdamW, adam, MOMENTS),
+    "adamw": Row(optimizers.AdamW, rules.adam, MOMENTS),
+    "adamax": Row(optimizers.Adamax, rules.adamax, ("momentum", "norm")),
+    "nadam": Row(optimizers.Nadam, rules.nadam, MOMENTS, extras=("variable",)),
+    "rmsprop": Row(optimizers.RMSprop, rules.rmsprop, ("velocity",)),
+    "rmsprop-momentum": Row(
+        optimizers.RMSprop,
+        rules.rmsprop,
+        ("velocity", "momentum"),
+        {"momentum": 0.5},
+        (("velocity",), ("momentum",)),
+    ),
+    "rmsprop-centered": Row(
+        optimizers.RMSprop,
+        rules.rmsprop,
+        ("velocity", "average_gradient"),
+        {"centered": True, "epsilon": 1e-3},
+        (("velocity",), ("average_gradient",)),
+    ),
+    "rmsprop-full": Row(
+        optimizers.RMSprop,
+        rules.rmsprop,
+        ("velocity", "momentum", "average_gradient"),
+        {"rho": 0.8, "momentum": 0.5, "centered": True, "epsilon": 1e-3},
+        (("velocity",), ("momentum",), ("average_gradient",)),
+    ),
+    "adagrad": Row(
+        optimizers.Adagrad,
+        rules.adagrad,
+        ("accumulator",),
+        starts={"accumulator": 0.1},
+    ),
+    "adagrad-start": Row(
+        optimizers.Adagrad,
+        rules.adagrad,
+        ("accumulator",),
+        {"initial_accumulator_value": 0.5, "epsilon": 1e-3},
+        starts={"accumulator": 0.5},
+    ),
+    "adadelta": Row(
+        optimizers.Adadelta,
+        rules.adadelta,
+        ("accumulated_grad", "accumulated_delta_var"),
+    ),
+    "ftrl": Row(
+        optimizers.Ftrl,
+        rules.ftrl,
+        ("accumulator", "linear"),
+        starts={"accumulator": 0.1},
+    ),
+    "ftrl-regularized": Row(
+        optimizers.Ftrl,
+        rules.ftrl,
+        ("accumulator", "linear"),
+        {
+            "learning_rate_power": -0.7,
+            "initial_accumulator_value": 0.01,
+            "l1_regularization_strength": 0.125,
+            "l2_regularization_strength": 0.1,
+            "l2_shrinkage_regularization_strength": 0.05,
+            "beta": 0.3,
+        },
+        starts={"accumulator": 0.01},
+    ),
+    "lion": Row(optimizers.Lion, rules.lion, ("momentum",)),
+    "lamb": Row(optimizers.Lamb, rules.lamb, MOMENTS),
+    "schedule-free": Row(
+        optimizers.ScheduleFreeAdamW,
+        rules.schedule_free_adamw,
+        MOMENTS,
+        starts={"momentum": None},
+    ),
+    "schedule-free-warmup": Row(
+        optimizers.ScheduleFreeAdamW,
+        rules.schedule_free_adamw,
+        MOMENTS,
+        {"warmup_steps": 5, "beta_1": 0.8},
+        starts={"momentum": None},
+    ),
 }
 
 
@@ -71,7 +156,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "ema_overwrite_frequency": 2,
         "gradient_accumulation_steps": 2,
         "loss_scale_factor": 8.0,
-        "learning_rate": schedules.CosineDecay(0.1, 8),
+        "learning_rate": schedules.CosineDecay(0.1, 8, alpha=0.01),
     },
 }
 
@@ -130,7 +215,7 @@ def reference(row: Row, values: list[np.ndarray], settings: dict[str, Any]):
     arguments = {"learning_rate": 0.05, "hyper": row.hyper, **settings}
     if row.make is optimizers.AdamW:
         arguments.setdefault("weight_decay", 0.004)
-    return Reference(row.rule, row.slots, values, **arguments)
+    return Reference(row.rule, row.slots, values, starts=row.starts, **arguments)
 
 
 def optimizer(row: Row, settings: dict[str, Any]) -> optimizers.Optimizer:

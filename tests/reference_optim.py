@@ -105,6 +105,21 @@ class Bounded:
             return self
         return self.rounded(self.value, self.error, dtype)
 
+    def abs(self) -> Bounded:
+        return Bounded(np.abs(self.value), self.error, self.dtype)
+
+    def sign(self) -> Bounded:
+        unsure = (np.abs(self.value) <= self.error) & (self.error > 0)
+        error = np.where(unsure, 1 + np.abs(np.sign(self.value)), 0)
+        return Bounded(np.sign(self.value), error.astype(Real), self.dtype)
+
+    def power(self, exponent: float) -> Bounded:  # of x >= 0
+        value = self.value ** Real(exponent)
+        below = np.maximum(self.value - self.error, 0) ** Real(exponent)
+        above = (self.value + self.error) ** Real(exponent)
+        error = np.maximum(value - below, above - value)
+        return self.rounded(value, error + Real(2**-50) * value)
+
     def norm(self) -> tuple[Real, Real]:
         value = np.sqrt(np.sum(np.square(self.value)))
         return value, np.sqrt(np.sum(np.square(self.error)))
@@ -136,15 +151,143 @@ def adam(
     w: Bounded, g: Bounded, slots: Slots, lr: Real, t: int, *, beta_1=0.9,
     beta_2=0.999, epsilon=1e-7, amsgrad=False,
 ) -> Bounded:  # fmt: skip
-    m, v = slots["momentum"], slots["velocity"]
-    m = slots["momentum"] = m + (g - m) * (1 - Real(beta_1))
-    v = slots["velocity"] = v + (g * g - v) * (1 - Real(beta_2))
+    m, v = moments(g, slots, beta_1, beta_2)
     if amsgrad:
         v = slots["velocity_hat"] = slots["velocity_hat"].maximum(v)
     bias_1 = double(1) - double_power(beta_1, t)
     bias_2 = double(1) - double_power(beta_2, t)
     alpha = double(lr) * bias_2.sqrt() / bias_1
     return w - m * alpha / (v.sqrt() + epsilon)
+
+
+def moments(
+    g: Bounded, slots: Slots, beta_1: float, beta_2: float
+) -> tuple[Bounded, Bounded]:
+    m, v = slots["momentum"], slots["velocity"]
+    slots["momentum"] = m + (g - m) * (1 - Real(beta_1))
+    slots["velocity"] = v + (g * g - v) * (1 - Real(beta_2))
+    return slots["momentum"], slots["velocity"]
+
+
+def correction(beta: float, t: int) -> Bounded:
+    return double(1) / (double(1) - double_power(beta, t))
+
+
+def adamax(
+    w: Bounded, g: Bounded, slots: Slots, lr: Real, t: int, *, beta_1=0.9,
+    beta_2=0.999, epsilon=1e-7,
+) -> Bounded:  # fmt: skip
+    m, u = slots["momentum"], slots["norm"]
+    m = slots["momentum"] = m + (g - m) * (1 - Real(beta_1))
+    u = slots["norm"] = (u * beta_2).maximum(g.abs())
+    return w - m * (double(lr) * correction(beta_1, t)) / (u + epsilon)
+
+
+def nadam(
+    w: Bounded, g: Bounded, slots: Slots, lr: Real, t: int, *, beta_1=0.9,
+    beta_2=0.999, epsilon=1e-7,
+) -> Bounded:  # fmt: skip
+    def mu(step: int) -> Bounded:
+        return (double(1) - double_power(0.96, step) * 0.5) * beta_1
+
+    product = double(1)
+    for step in range(1, t + 1):
+        product = product * mu(step)
+    m, v = moments(g, slots, beta_1, beta_2)
+    ahead = m * (mu(t + 1) / (double(1) - product * mu(t + 1)))
+    now = g * ((double(1) - mu(t)) / (double(1) - product))
+    return w - (ahead + now) * lr / ((v * correction(beta_2, t)).sqrt() + epsilon)
+
+
+def rmsprop(
+    w: Bounded, g: Bounded, slots: Slots, lr: Real, t: int, *, rho=0.9, momentum=0.0,
+    epsilon=1e-7, centered=False,
+) -> Bounded:  # fmt: skip
+    v = slots["velocity"] = slots["velocity"] * rho + g * g * (1 - Real(rho))
+    if centered:
+        a = slots["average_gradient"]
+        a = slots["average_gradient"] = a * rho + g * (1 - Real(rho))
+        v = v - a * a
+    step = g * lr / (v + epsilon).sqrt()
+    if momentum:
+        step = slots["momentum"] = slots["momentum"] * momentum + step
+    return w - step
+
+
+def adagrad(
+    w: Bounded, g: Bounded, slots: Slots, lr: Real, t: int, *, epsilon=1e-7,
+    initial_accumulator_value=0.1,
+) -> Bounded:  # fmt: skip
+    n = slots["accumulator"] = slots["accumulator"] + g * g
+    return w - g * lr / (n + epsilon).sqrt()
+
+
+def adadelta(
+    w: Bounded, g: Bounded, slots: Slots, lr: Real, t: int, *, rho=0.95, epsilon=1e-7,
+) -> Bounded:  # fmt: skip
+    s, d = slots["accumulated_grad"], slots["accumulated_delta_var"]
+    s = slots["accumulated_grad"] = s * rho + g * g * (1 - Real(rho))
+    x = (d + epsilon).sqrt() * g / (s + epsilon).sqrt()
+    slots["accumulated_delta_var"] = d * rho + x * x * (1 - Real(rho))
+    return w - x * lr
+
+
+def ftrl(
+    w: Bounded, g: Bounded, slots: Slots, lr: Real, t: int, *,
+    learning_rate_power=-0.5, initial_accumulator_value=0.1,
+    l1_regularization_strength=0.0, l2_regularization_strength=0.0,
+    l2_shrinkage_regularization_strength=0.0, beta=0.0,
+) -> Bounded:  # fmt: skip
+    n, z, p = slots["accumulator"], slots["linear"], -learning_rate_power
+    new = n + g * g
+    per_rate = double(1) / double(lr)
+    shrunk = g + w * (2 * Real(l2_shrinkage_regularization_strength))
+    step = (new.power(p) - n.power(p)) * per_rate * w
+    z = slots["linear"] = z + (shrunk - step)
+    slots["accumulator"] = new
+    l2 = double(2 * Real(l2_regularization_strength)) + per_rate * beta
+    clipped = z.clip(l1_regularization_strength)
+    return (clipped - z) / (new.power(p) * per_rate + l2)
+
+
+def lion(
+    w: Bounded, g: Bounded, slots: Slots, lr: Real, t: int, *, beta_1=0.9, beta_2=0.99,
+) -> Bounded:  # fmt: skip
+    m = slots["momentum"]
+    slots["momentum"] = m * beta_2 + g * (1 - Real(beta_2))
+    return w - (m * beta_1 + g * (1 - Real(beta_1))).sign() * lr
+
+
+def lamb(
+    w: Bounded, g: Bounded, slots: Slots, lr: Real, t: int, *, beta_1=0.9,
+    beta_2=0.999, epsilon=1e-7,
+) -> Bounded:  # fmt: skip
+    m, v = moments(g, slots, beta_1, beta_2)
+    root = (v * correction(beta_2, t)).sqrt()
+    u = m * correction(beta_1, t) / (root + epsilon)
+    (norm_w, error_w), (norm_u, error_u) = w.norm(), u.norm()
+    ratio, error = Real(1), Real(0)
+    if norm_w > 0 and norm_u > 0:
+        assert norm_u > error_u
+        ratio = norm_w / norm_u
+        error = (error_w + ratio * error_u) / (norm_u - error_u)
+        error = error + Real(2**-48) * ratio  # sums in double
+    scalar = Bounded(lr * ratio, lr * error, np.dtype(np.float64))
+    return w - u * scalar
+
+
+def schedule_free_adamw(
+    w: Bounded, g: Bounded, slots: Slots, lr: Real, t: int, *, beta_1=0.9,
+    beta_2=0.999, epsilon=1e-8, warmup_steps=0,
+) -> Bounded:  # fmt: skip
+    z, v = slots["momentum"], slots["velocity"]
+    v = slots["velocity"] = v + (g * g - v) * (1 - Real(beta_2))
+    x = (w - z * (1 - Real(beta_1))) * (double(1) / double(beta_1))
+    rate = lr * min(1, Real(t) / warmup_steps) if warmup_steps else lr
+    root = (v * correction(beta_2, t)).sqrt()
+    z = slots["momentum"] = z - g * rate / (root + epsilon)
+    x = x * (1 - 1 / Real(t)) + z * (1 / Real(t))
+    return z * (1 - Real(beta_1)) + x * beta_1
 
 
 @dataclass
@@ -165,18 +308,26 @@ class Reference:
     ema_overwrite_frequency: int | None = None
     loss_scale_factor: float | None = None
     gradient_accumulation_steps: int | None = None
+    # What slots start with that do not start with zeros: a number, or None for w.
+    starts: dict[str, float | None] = field(default_factory=dict)
     calls: int = 0
 
     def __post_init__(self) -> None:
         self.dtypes = [w.dtype for w in self.weights]
         self.w = [Bounded.exact(w, arithmetic(w.dtype)) for w in self.weights]
         self.slots: list[Slots] = [
-            {name: Bounded.exact(np.zeros(w.shape), arithmetic(w.dtype))
-             for name in self.names}
+            {name: self.start(name, w) for name in self.names}
             for w in self.weights
         ]  # fmt: skip
         self.sums = [Bounded.exact(np.zeros_like(w.value), w.dtype) for w in self.w]
         self.averages = list(self.sums)
+
+    def start(self, name: str, w: np.ndarray) -> Bounded:
+        value = self.starts.get(name, 0.0)
+        if value is None:
+            return Bounded.exact(w, arithmetic(w.dtype))
+        stored = np.full(w.shape, value, arithmetic(w.dtype))
+        return Bounded.exact(stored, stored.dtype)
 
     def rate(self) -> Real:
         rate = self.learning_rate

@@ -20,7 +20,7 @@ if not (CSRC.is_dir() and PACKAGE.is_dir()):
     pytest.skip(f"no source tree at {ROOT}", allow_module_level=True)
 
 LEAVES = {"dtypes", "serialization", "tape", "autocast", "random", "naming"}
-ROUND_VARIABLE = LEAVES | {"ops", "variable"}
+ROUND_VARIABLE = LEAVES | {"ops", "variable", "indexed_slices"}
 LAYER_PARTS = {
     "mixed_precision.policy",
     "initializers",
@@ -45,6 +45,7 @@ PYTHON_ARROWS = {
     "naming": set(),
     "serialization": set(),
     "tape": {"dtypes"},  # What is floating, and in which dtype its gradient is.
+    "indexed_slices": {"dtypes", "tape"},
     "_core": set(),
     "_paths": set(),
     "ops": LEAVES | {"_core"},

@@ -38,12 +38,11 @@ def sgd(**replaced: object) -> None:
         "grad_multipliers": 1.0,
         "weight_decays": 0.0,
     }
-    optim.sgd_step(
+    optim.step(
+        "sgd",
         *(arguments | replaced).values(),
         learning_rate=0.1,
         momentum=0.9,
-        nesterov=False,
-        clipvalue=0.0,
     )
 
 
@@ -114,7 +113,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "optim-state": (lambda: sgd(states=[(zeros(1),)]), r"`states\[0\]` .* 2 element"),
     "optim-state-dtype": (
         lambda: sgd(states=[(zeros(2, dtype="f2"),)]),
-        r"`states\[0\]` .* dtype float32",
+        r"tensors\[0\].state_dtype must be float32 or bfloat16",
     ),
     "optim-states": (lambda: sgd(states=[(zeros(2),) * 5]), "at most 4"),
     "optim-counts": (lambda: sgd(copies=[]), "`copies` .* one entry per parameter"),

@@ -64,7 +64,7 @@ def test_wrapper_excludes_from_decay_and_finalizes_inside():
     for _ in range(2):
         made.apply([g(0.0), g(1.0)], [kernel, bias])
     assert (kernel.numpy()[0], bias.numpy()[0]) == (0.25, -1)
-    with made.averaged_weights():
+    with made.averaged():
         assert kernel.numpy()[0] == F32(0.99) * F32(0.5) + F32(0.01) * F32(0.25)
     assert kernel.numpy()[0] == 0.25
     made.finalize_variable_values([kernel, bias])

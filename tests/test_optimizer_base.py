@@ -236,7 +236,7 @@ def test_ema_can_be_looked_at_without_a_trace(sgd):
         for _ in range(3):
             made.apply([grad(1.0)], [v])
             if look:
-                with pytest.raises(KeyError), made.averaged_weights():
+                with pytest.raises(KeyError), made.averaged():
                     look.append(float(v.numpy()[0]))
                     raise KeyError
         return state(made, [v])
@@ -245,7 +245,7 @@ def test_ema_can_be_looked_at_without_a_trace(sgd):
     assert_same_bits(train(seen), train(None))
     assert seen == [0.0, -1, -1.5, -2.25]
     with pytest.raises(RuntimeError, match="needs `use_ema=True`"):
-        sgd().averaged_weights()
+        sgd().averaged()
 
 
 def test_constraint_acts_last_and_on_micro_steps(sgd):

@@ -257,3 +257,15 @@ def test_get_passes_optimizers_and_none_through():
 def test_from_config_with_an_unknown_argument_is_an_error():
     with pytest.raises(ValueError, match="not recognized"):
         SGD.from_config({"warp": 9})
+
+
+@pytest.mark.parametrize("rate", [0.0, -0.1])
+def test_ftrl_rate_that_is_not_positive_raises_and_changes_nothing(rate):
+    model = [Variable([1.0, 2.0])]
+    made = optimizers.Ftrl(lambda: rate)
+    made.build(model)
+    before = [v.numpy() for v in [*model, *made.variables]]
+    with pytest.raises(ValueError, match=r"learning_rate must be in \(0, inf\)"):
+        made.apply([[1.0, 1.0]], model)
+    for variable, value in zip([*model, *made.variables], before, strict=True):
+        assert np.array_equal(variable.numpy(), value)

@@ -129,7 +129,8 @@ from mpcore._core import gemm, optim
 m = np.ones((64, 64), np.float32)
 gemm.gemm(m, m, np.empty_like(m))
 param, grad, state = (np.full(99999, 1e-39, np.float32) for _ in range(3))
-optim.sgd_step([param], [grad], [None], [(state,)], 1.0, 0.0, 0.1, 0.9, False, 0.0)
+tensors = [param], [grad], [None], [(state,)], 1.0, 0.0
+optim.step("sgd", *tensors, learning_rate=0.1, momentum=0.9)
 seen.append(products())
 print(json.dumps(seen))
 """

@@ -216,7 +216,7 @@ static mpcore_status run_product(Work* work, mpcore_context* ctx) {
 
 static mpcore_status run_adamw(Work* work, mpcore_context* ctx) {
   mpcore_optim_tensor tensor;
-  mpcore_adam_args args;
+  mpcore_optim_args args;
   memset(&tensor, 0, sizeof tensor);
   memset(&args, 0, sizeof args);
   tensor.size = work->problem->n;
@@ -227,12 +227,13 @@ static mpcore_status run_adamw(Work* work, mpcore_context* ctx) {
   tensor.grad_multiplier = 1;
   tensor.weight_decay = 0.01;
   args.struct_size = sizeof args;
+  args.optimizer = MPCORE_OPTIMIZER_ADAM;
   args.learning_rate = 1e-3;
   args.beta_1 = 0.9;
   args.beta_2 = 0.999;
   args.epsilon = 1e-8;
   args.step = 1;
-  return mpcore_adam_step(ctx, &args, 1, &tensor);
+  return mpcore_optim_step(ctx, &args, 1, &tensor);
 }
 
 mpcore_status work_run(Work* work, mpcore_context* ctx) {

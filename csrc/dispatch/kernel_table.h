@@ -10,6 +10,7 @@
 #include "mpcore/base.h"
 #include "mpcore/gemm.h"
 #include "mpcore/limits.h"
+#include "mpcore/optim.h"
 
 namespace mpcore {
 
@@ -105,28 +106,38 @@ struct LimitKernels {
   void (*stream)(mpcore_stream stream, int64_t iterations, int64_t n, float* const* arrays);
 };
 
-// Scalars of an update, already converted from the caller's doubles by api/, and one span of one
-// tensor. The kernel picks the arithmetic type by param_dtype.
+constexpr int kOptimStates = 4;
+// Elements that an update works on at a time. Tasks are cut at multiples of it.
+constexpr int64_t kOptimBlock = 1024;
+
+// What the rules of an update are made from: the caller's arguments, and what takes a logarithm.
+struct OptimScalars {
+  const mpcore_optim_args* args;
+  double beta_1_power, beta_2_power;  // beta^t
+  double mu, next_mu;                 // Nadam's mu(t) and mu(t + 1)
+  double warmup;                      // min(1, t / warmup_steps)
+};
+
+// One span of one tensor. The kernel picks the arithmetic type by param_dtype.
 struct OptimSpan {
-  int64_t size;
+  int64_t size, offset;  // offset: of the first element within its tensor
   void* param;
   const void* grad;
-  void* copy;  // nullptr: none
-  void* state[4];
-  mpcore_dtype param_dtype, grad_dtype, copy_dtype;
+  void* copy;       // nullptr: none
+  void* remainder;  // nullptr: none
+  void* state[kOptimStates];
+  mpcore_dtype param_dtype, grad_dtype, copy_dtype, state_dtype;
   double grad_multiplier;
   double decay_rate;  // weight_decay * learning_rate
   double clipvalue;   // 0: off
-};
-
-struct SgdScalars {
-  double learning_rate, momentum;
-  bool nesterov;
-};
-
-struct AdamScalars {
-  double alpha, one_minus_beta_1, one_minus_beta_2, epsilon;
-  bool amsgrad;
+  bool stochastic;    // is a 16-bit param rounded so?
+  bool stream;        // does the copy go past the caches?
+  uint64_t param_seed, state_seed[kOptimStates];
+  // A rule of two passes: the first writes two sums of squares for each block, of the decayed
+  // weights and of the direction of the step; the second, which has nullptr here, is told what to
+  // stretch the step by.
+  double* squares;
+  double ratio;
 };
 
 // In words, for people who ask which kernel they get.
@@ -170,8 +181,7 @@ struct KernelTable {
                int64_t n, double momentum);
 
   // optim
-  void (*sgd)(const SgdScalars& s, const OptimSpan& t);
-  void (*adam)(const AdamScalars& s, const OptimSpan& t);
+  void (*optim)(const OptimScalars& s, const OptimSpan& t);
 
   // nn
   void (*activation)(mpcore_activation f, const void* x, void* y, mpcore_dtype dtype, int64_t n);

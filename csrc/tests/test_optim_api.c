@@ -32,6 +32,7 @@ static Problem make(int64_t n, mpcore_dtype param, mpcore_dtype grad, mpcore_dty
   p.t.param_dtype = param;
   p.t.grad_dtype = grad;
   p.t.copy_dtype = copy;
+  p.t.state_dtype = state;
   p.t.grad_multiplier = 1;
   for (int i = 0; i < 3 + states; ++i) {
     if (i == 2 && copy == 0) continue;
@@ -68,18 +69,21 @@ static int same(const Problem* p, const Problem* q) {
   return 1;
 }
 
-static mpcore_sgd_args sgd_args(double momentum, int nesterov) {
-  mpcore_sgd_args a = {0};
+static mpcore_optim_args sgd_args(double momentum, int nesterov) {
+  mpcore_optim_args a = {0};
   a.struct_size = sizeof(a);
+  a.optimizer = MPCORE_OPTIMIZER_SGD;
+  a.step = 1;
   a.learning_rate = 0.01;
   a.momentum = momentum;
   a.nesterov = nesterov;
   return a;
 }
 
-static mpcore_adam_args adam_args(int amsgrad) {
-  mpcore_adam_args a = {0};
+static mpcore_optim_args adam_args(int amsgrad) {
+  mpcore_optim_args a = {0};
   a.struct_size = sizeof(a);
+  a.optimizer = MPCORE_OPTIMIZER_ADAM;
   a.amsgrad = amsgrad;
   a.learning_rate = 0.001;
   a.beta_1 = 0.9;
@@ -96,9 +100,9 @@ static void test_sgd_follows_the_formula_to_the_bit(void) {
     p.t.grad_multiplier = 0.3;
     p.t.weight_decay = 0.02;
     Problem q = copy_of(&p);
-    mpcore_sgd_args a = sgd_args(rule ? 0.9 : 0, rule == 2);
+    mpcore_optim_args a = sgd_args(rule ? 0.9 : 0, rule == 2);
     a.clipvalue = 0.25;
-    EXPECT(mpcore_sgd_step(NULL, &a, 1, &p.t) == MPCORE_OK);
+    EXPECT(mpcore_optim_step(NULL, &a, 1, &p.t) == MPCORE_OK);
     float *w = q.t.param, *v = q.t.state[0];
     const float rate = (float)a.learning_rate, momentum = (float)a.momentum;
     for (int64_t i = 0; i < kN; ++i) {
@@ -121,8 +125,8 @@ static void test_adam_follows_the_formula_to_the_bit(void) {
   for (int amsgrad = 0; amsgrad < 2; ++amsgrad) {
     Problem p = make(kN, MPCORE_DTYPE_F32, MPCORE_DTYPE_F32, MPCORE_DTYPE_F16, 2 + amsgrad);
     Problem q = copy_of(&p);
-    const mpcore_adam_args a = adam_args(amsgrad);
-    EXPECT(mpcore_adam_step(NULL, &a, 1, &p.t) == MPCORE_OK);
+    const mpcore_optim_args a = adam_args(amsgrad);
+    EXPECT(mpcore_optim_step(NULL, &a, 1, &p.t) == MPCORE_OK);
     float *w = q.t.param, *m = q.t.state[0], *v = q.t.state[1], *top = q.t.state[2];
     const float alpha =
         (float)(a.learning_rate * sqrt(1 - pow(a.beta_2, 3)) / (1 - pow(a.beta_1, 3)));
@@ -158,8 +162,8 @@ static void test_adam_stores_every_dtype_with_one_rounding(void) {
       get(g, p.t.grad, dtypes[gd], kSmall);
       get(m, p.t.state[0], state, kSmall);
       get(v, p.t.state[1], state, kSmall);
-      const mpcore_adam_args a = adam_args(0);
-      EXPECT(mpcore_adam_step(NULL, &a, 1, &p.t) == MPCORE_OK);
+      const mpcore_optim_args a = adam_args(0);
+      EXPECT(mpcore_optim_step(NULL, &a, 1, &p.t) == MPCORE_OK);
       get(got, p.t.param, dtypes[pd], kSmall);
       const double alpha = a.learning_rate * sqrt(1 - pow(a.beta_2, 3)) / (1 - pow(a.beta_1, 3));
       const double work = epsilon_of(state), unit = epsilon_of(dtypes[pd]);
@@ -184,11 +188,11 @@ static void test_adam_stores_every_dtype_with_one_rounding(void) {
 static void test_clipping_keeps_nan_and_zero_decay_keeps_infinity(void) {
   float w[4] = {1, 1, 1, INFINITY}, g[4] = {1e30f, -INFINITY, NAN, 1};
   mpcore_optim_tensor t = {0};
-  mpcore_sgd_args a = sgd_args(0, 0);
+  mpcore_optim_args a = sgd_args(0, 0);
   t.size = 4, t.param = w, t.grad = g, t.grad_multiplier = 1;
   a.learning_rate = 0.5;
   a.clipvalue = 1;
-  EXPECT(mpcore_sgd_step(NULL, &a, 1, &t) == MPCORE_OK);
+  EXPECT(mpcore_optim_step(NULL, &a, 1, &t) == MPCORE_OK);
   EXPECT(w[0] == 0.5f && w[1] == 1.5f && isnan(w[2]) && w[3] == INFINITY);
 }
 
@@ -196,10 +200,10 @@ static void test_subnormals_count_as_zero(void) {
   float w[2] = {1, 2}, g[2] = {1e-40f, 0}, m[2] = {0, 1e-40f}, v[2] = {0, 1e-40f};
   float top[2] = {0, 1e-40f};
   mpcore_optim_tensor t = {0};
-  const mpcore_adam_args a = adam_args(1);
+  const mpcore_optim_args a = adam_args(1);
   t.size = 2, t.param = w, t.grad = g, t.grad_multiplier = 1;
   t.state[0] = m, t.state[1] = v, t.state[2] = top;
-  EXPECT(mpcore_adam_step(NULL, &a, 1, &t) == MPCORE_OK);
+  EXPECT(mpcore_optim_step(NULL, &a, 1, &t) == MPCORE_OK);
   EXPECT(w[0] == 1 && w[1] == 2);
   for (int i = 0; i < 2; ++i) EXPECT(m[i] == 0 && v[i] == 0 && top[i] == 0);
   volatile float tiny = 1e-40f; /* and the caller's own arithmetic still has them */
@@ -227,11 +231,11 @@ static void run_everything(mpcore_context* ctx, unsigned char* out) {
       tensors[i] = problems[i].t;
     }
     if (rule < 3) {
-      const mpcore_sgd_args a = sgd_args(rule ? 0.9 : 0, rule == 2);
-      EXPECT(mpcore_sgd_step(ctx, &a, 7, tensors) == MPCORE_OK);
+      const mpcore_optim_args a = sgd_args(rule ? 0.9 : 0, rule == 2);
+      EXPECT(mpcore_optim_step(ctx, &a, 7, tensors) == MPCORE_OK);
     } else {
-      const mpcore_adam_args a = adam_args(rule == 4);
-      EXPECT(mpcore_adam_step(ctx, &a, 7, tensors) == MPCORE_OK);
+      const mpcore_optim_args a = adam_args(rule == 4);
+      EXPECT(mpcore_optim_step(ctx, &a, 7, tensors) == MPCORE_OK);
     }
     for (int i = 0; i < 7; ++i) {
       for (int k = 0; k < 7; ++k) {
@@ -243,23 +247,24 @@ static void run_everything(mpcore_context* ctx, unsigned char* out) {
   }
 }
 
-static void expect_refused(Problem* p, const mpcore_adam_args* a, mpcore_status status,
+static void expect_refused(Problem* p, const mpcore_optim_args* a, mpcore_status status,
                            const char* field) {
   Problem before = copy_of(p);
-  EXPECT(mpcore_adam_step(NULL, a, 1, &p->t) == status);
-  EXPECT(error_names("mpcore_adam_step", field));
+  EXPECT(mpcore_optim_step(NULL, a, 1, &p->t) == status);
+  EXPECT(error_names("mpcore_optim_step", field));
   EXPECT(same(p, &before));
   drop(&before);
 }
 
 static void test_errors_name_the_field_and_write_nothing(void) {
   Problem p = make(64, MPCORE_DTYPE_F32, MPCORE_DTYPE_F32, MPCORE_DTYPE_BF16, 2);
-  const mpcore_adam_args good = adam_args(0);
+  const mpcore_optim_args good = adam_args(0);
   const mpcore_status bad = MPCORE_INVALID_ARGUMENT;
-  static const char* fields[] = {"struct_size", "learning_rate", "beta_1", "beta_1",  "beta_2",
-                                 "epsilon",     "epsilon",       "step",   "amsgrad", "clipvalue"};
-  for (int i = 0; i < 10; ++i) {
-    mpcore_adam_args a = good;
+  static const char* fields[] = {"struct_size", "learning_rate", "beta_1",    "beta_1",
+                                 "beta_2",      "epsilon",       "epsilon",   "step",
+                                 "amsgrad",     "clipvalue",     "optimizer", "rounding"};
+  for (int i = 0; i < 12; ++i) {
+    mpcore_optim_args a = good;
     if (i == 0) a.struct_size = 4;
     if (i == 1) a.learning_rate = NAN;
     if (i == 2) a.beta_1 = 1.5;
@@ -270,19 +275,22 @@ static void test_errors_name_the_field_and_write_nothing(void) {
     if (i == 7) a.step = 0;
     if (i == 8) a.amsgrad = 2;
     if (i == 9) a.clipvalue = NAN;
+    if (i == 10) a.optimizer = 99;
+    if (i == 11) a.rounding = 7;
     expect_refused(&p, &a, bad, fields[i]);
   }
   const mpcore_optim_tensor kept = p.t;
-#define REFUSED(change, status, field)                          \
-  do {                                                          \
-    change;                                                     \
-    Problem q = p;                                              \
-    p.t = kept;                                                 \
-    EXPECT(mpcore_adam_step(NULL, &good, 1, &q.t) == (status)); \
-    EXPECT(error_names("mpcore_adam_step", field));             \
+#define REFUSED(change, status, field)                           \
+  do {                                                           \
+    change;                                                      \
+    Problem q = p;                                               \
+    p.t = kept;                                                  \
+    EXPECT(mpcore_optim_step(NULL, &good, 1, &q.t) == (status)); \
+    EXPECT(error_names("mpcore_optim_step", field));             \
   } while (0)
   REFUSED(p.t.size = -1, bad, "tensors[0].size");
-  REFUSED(p.t.reserved = 1, bad, "tensors[0].reserved");
+  REFUSED(p.t.state_dtype = MPCORE_DTYPE_F16, MPCORE_UNSUPPORTED, "tensors[0].state_dtype");
+  REFUSED(p.t.remainder = p.t.copy, MPCORE_UNSUPPORTED, "tensors[0].param_dtype");
   REFUSED(p.t.grad_multiplier = INFINITY, bad, "tensors[0].grad_multiplier");
   REFUSED(p.t.weight_decay = NAN, bad, "tensors[0].weight_decay");
   REFUSED(p.t.param_dtype = MPCORE_DTYPE_I8, MPCORE_UNSUPPORTED, "tensors[0].param_dtype");
@@ -301,15 +309,18 @@ static void test_errors_name_the_field_and_write_nothing(void) {
   mpcore_optim_tensor two[2];
   two[0] = two[1] = p.t;
   two[1].size = -1;
-  EXPECT(mpcore_adam_step(NULL, &good, 2, two) == bad && same(&p, &before));
-  EXPECT(mpcore_adam_step(NULL, &good, -1, two) == bad && error_names("mpcore_adam_step", "count"));
-  EXPECT(mpcore_adam_step(NULL, &good, 1, NULL) == bad);
-  EXPECT(mpcore_adam_step(NULL, NULL, 1, two) == bad && error_names("mpcore_adam_step", "args"));
-  EXPECT(mpcore_adam_step(NULL, &good, 0, NULL) == MPCORE_OK);
-  mpcore_sgd_args sgd = sgd_args(1.5, 0);
-  EXPECT(mpcore_sgd_step(NULL, &sgd, 0, NULL) == bad && error_names("mpcore_sgd_step", "momentum"));
+  EXPECT(mpcore_optim_step(NULL, &good, 2, two) == bad && same(&p, &before));
+  EXPECT(mpcore_optim_step(NULL, &good, -1, two) == bad &&
+         error_names("mpcore_optim_step", "count"));
+  EXPECT(mpcore_optim_step(NULL, &good, 1, NULL) == bad);
+  EXPECT(mpcore_optim_step(NULL, NULL, 1, two) == bad && error_names("mpcore_optim_step", "args"));
+  EXPECT(mpcore_optim_step(NULL, &good, 0, NULL) == MPCORE_OK);
+  mpcore_optim_args sgd = sgd_args(1.5, 0);
+  EXPECT(mpcore_optim_step(NULL, &sgd, 0, NULL) == bad &&
+         error_names("mpcore_optim_step", "momentum"));
   sgd = sgd_args(0.5, 7);
-  EXPECT(mpcore_sgd_step(NULL, &sgd, 0, NULL) == bad && error_names("mpcore_sgd_step", "nesterov"));
+  EXPECT(mpcore_optim_step(NULL, &sgd, 0, NULL) == bad &&
+         error_names("mpcore_optim_step", "nesterov"));
   drop(&before), drop(&p);
 }
 

@@ -147,6 +147,7 @@ static int update(mpcore_dtype dtype, mpcore_loss_scale* scale, int64_t step) {
     tensors[i].param_dtype = MPCORE_DTYPE_F32;
     tensors[i].grad_dtype = MPCORE_DTYPE_F32;
     tensors[i].copy_dtype = dtype;
+    tensors[i].state_dtype = MPCORE_DTYPE_F32;
     tensors[i].grad_multiplier = 1.0 / scale->scale;
   }
 
@@ -155,15 +156,16 @@ static int update(mpcore_dtype dtype, mpcore_loss_scale* scale, int64_t step) {
   check(mpcore_loss_scale_update(scale, finite));
   if (!finite) return 0;
 
-  mpcore_adam_args adam;
+  mpcore_optim_args adam;
   memset(&adam, 0, sizeof adam);
   adam.struct_size = sizeof adam;
+  adam.optimizer = MPCORE_OPTIMIZER_ADAM;
   adam.learning_rate = 0.01;
   adam.beta_1 = 0.9;
   adam.beta_2 = 0.999;
   adam.epsilon = 1e-7;
   adam.step = step;
-  check(mpcore_adam_step(NULL, &adam, kParams, tensors));
+  check(mpcore_optim_step(NULL, &adam, kParams, tensors));
   return 1;
 }
 

@@ -30,6 +30,7 @@ from mpcore import (
     serialization,
 )
 from mpcore.dtypes import floatx, set_floatx
+from mpcore.indexed_slices import IndexedSlices
 from mpcore.models import Model, Sequential
 from mpcore.ops import (
     all_finite,
@@ -58,6 +59,7 @@ register_controller()
 
 __all__ = [
     "GradientTape",
+    "IndexedSlices",
     "Model",
     "Optimizer",
     "Sequential",

@@ -154,39 +154,58 @@ cdef extern from "mpcore/mpcore.h" nogil:
         int32_t dtype)
 
     # optim.h
+    enum:
+        MPCORE_OPTIMIZER_SGD
+        MPCORE_OPTIMIZER_ADAM
+        MPCORE_OPTIMIZER_ADAMAX
+        MPCORE_OPTIMIZER_NADAM
+        MPCORE_OPTIMIZER_RMSPROP
+        MPCORE_OPTIMIZER_ADAGRAD
+        MPCORE_OPTIMIZER_ADADELTA
+        MPCORE_OPTIMIZER_FTRL
+        MPCORE_OPTIMIZER_LION
+        MPCORE_OPTIMIZER_LAMB
+        MPCORE_OPTIMIZER_SCHEDULE_FREE_ADAMW
+
     ctypedef struct mpcore_optim_tensor:
         int64_t size
         void* param
         const void* grad
         void* copy
+        void* remainder
         void* state[4]
         int32_t param_dtype
         int32_t grad_dtype
         int32_t copy_dtype
+        int32_t state_dtype
+        int64_t index
         double grad_multiplier
         double weight_decay
 
-    ctypedef struct mpcore_sgd_args:
+    ctypedef struct mpcore_optim_args:
         uint32_t struct_size
-        int32_t nesterov
+        int32_t optimizer
+        int64_t step
         double learning_rate
-        double momentum
         double clipvalue
-
-    int32_t mpcore_sgd_step(
-        mpcore_context* ctx, const mpcore_sgd_args* args, int64_t count,
-        const mpcore_optim_tensor* tensors)
-
-    ctypedef struct mpcore_adam_args:
-        uint32_t struct_size
-        int32_t amsgrad
-        double learning_rate
         double beta_1
         double beta_2
         double epsilon
-        int64_t step
-        double clipvalue
+        double momentum
+        double rho
+        double learning_rate_power
+        double l1
+        double l2
+        double l2_shrinkage
+        double beta
+        double momentum_product
+        int64_t warmup_steps
+        int32_t nesterov
+        int32_t amsgrad
+        int32_t centered
+        int32_t rounding
+        uint64_t seed
 
-    int32_t mpcore_adam_step(
-        mpcore_context* ctx, const mpcore_adam_args* args, int64_t count,
+    int32_t mpcore_optim_step(
+        mpcore_context* ctx, const mpcore_optim_args* args, int64_t count,
         const mpcore_optim_tensor* tensors)

@@ -7,7 +7,7 @@ from libc.string cimport memset
 cimport numpy as cnp
 
 from mpcore._core.adapt cimport (
-    check, input_code, output_code, require_code, require_size)
+    check, input_code, output_code, require_size)
 from mpcore._core.capi cimport *
 
 cnp.import_array()
@@ -15,11 +15,24 @@ cnp.import_array()
 cdef enum:
     MAX_STATES = 4  # mpcore_optim_tensor.state
 
+OPTIMIZERS = {
+    "sgd": MPCORE_OPTIMIZER_SGD,
+    "adam": MPCORE_OPTIMIZER_ADAM,
+    "adamax": MPCORE_OPTIMIZER_ADAMAX,
+    "nadam": MPCORE_OPTIMIZER_NADAM,
+    "rmsprop": MPCORE_OPTIMIZER_RMSPROP,
+    "adagrad": MPCORE_OPTIMIZER_ADAGRAD,
+    "adadelta": MPCORE_OPTIMIZER_ADADELTA,
+    "ftrl": MPCORE_OPTIMIZER_FTRL,
+    "lion": MPCORE_OPTIMIZER_LION,
+    "lamb": MPCORE_OPTIMIZER_LAMB,
+    "schedule_free_adamw": MPCORE_OPTIMIZER_SCHEDULE_FREE_ADAMW,
+}
+
 
 cdef int _fill(
-        mpcore_optim_tensor* tensor, param, grad, copy, tuple states, double multiplier,
-        double decay, Py_ssize_t i) except -1:
-    cdef int32_t state_dtype
+        mpcore_optim_tensor* tensor, param, grad, copy, tuple states, remainder,
+        int64_t index, double multiplier, double decay, Py_ssize_t i) except -1:
     cdef Py_ssize_t j
     tensor.param_dtype = output_code(param, "params", i)
     tensor.param = cnp.PyArray_DATA(<cnp.ndarray>param)
@@ -31,18 +44,32 @@ cdef int _fill(
         tensor.copy_dtype = output_code(copy, "copies", i)
         require_size(copy, "copies", tensor.size, i)
         tensor.copy = cnp.PyArray_DATA(<cnp.ndarray>copy)
+    if remainder is not None:
+        if output_code(remainder, "remainders", i) != MPCORE_DTYPE_BF16:
+            raise ValueError(
+                f"`remainders[{i}]` must have dtype bfloat16. "
+                f"Received: dtype={remainder.dtype}")
+        require_size(remainder, "remainders", tensor.size, i)
+        tensor.remainder = cnp.PyArray_DATA(<cnp.ndarray>remainder)
     if len(states) > MAX_STATES:
         raise ValueError(
             f"`states[{i}]` must hold at most {MAX_STATES} arrays. "
             f"Received: {len(states)}")
-    state_dtype = (
+    tensor.state_dtype = (
         MPCORE_DTYPE_F64 if tensor.param_dtype == MPCORE_DTYPE_F64
         else MPCORE_DTYPE_F32)
     for j in range(len(states)):
         state = states[j]
-        require_code(state, "states", output_code(state, "states", i), state_dtype, i)
+        code = output_code(state, "states", i)
+        if j == 0:
+            tensor.state_dtype = code
+        elif code != tensor.state_dtype:
+            raise ValueError(
+                f"`states[{i}]` must be of one dtype. "
+                f"Received: {[x.dtype.name for x in states]}")
         require_size(state, "states", tensor.size, i)
         tensor.state[j] = cnp.PyArray_DATA(<cnp.ndarray>state)
+    tensor.index = index
     tensor.grad_multiplier = multiplier
     tensor.weight_decay = decay
     return 0
@@ -68,7 +95,8 @@ cdef class _Tensors:
     cdef list held
 
     def __cinit__(
-            self, params, grads, copies, states, grad_multipliers, weight_decays):
+            self, params, grads, copies, states, grad_multipliers, weight_decays,
+            remainders, indices):
         cdef Py_ssize_t i
         params = tuple(params)
         self.count = len(params)
@@ -78,7 +106,13 @@ cdef class _Tensors:
             [tuple(s) for s in _per_tensor(states, self.count, "states")])
         multipliers = _per_tensor(grad_multipliers, self.count, "grad_multipliers")
         decays = _per_tensor(weight_decays, self.count, "weight_decays")
-        self.held = [params, grads, copies, states]
+        remainders = (
+            (None,) * self.count if remainders is None
+            else _per_tensor(remainders, self.count, "remainders"))
+        indices = (
+            tuple(range(self.count)) if indices is None
+            else _per_tensor(indices, self.count, "indices"))
+        self.held = [params, grads, copies, states, remainders]
         self.data = <mpcore_optim_tensor*>PyMem_Calloc(
             self.count, sizeof(mpcore_optim_tensor))
         if self.data == NULL:
@@ -86,50 +120,53 @@ cdef class _Tensors:
         for i in range(self.count):
             _fill(
                 &self.data[i], params[i], grads[i], copies[i], states[i],
-                multipliers[i], decays[i], i)
+                remainders[i], indices[i], multipliers[i], decays[i], i)
 
     def __dealloc__(self):
         PyMem_Free(self.data)
 
 
-def sgd_step(
-        params, grads, copies, states, grad_multipliers, weight_decays,
-        double learning_rate, double momentum, bint nesterov,
-        double clipvalue) -> None:
-    """Update params, states, and copies by one step of SGD."""
+def step(
+        str optimizer, params, grads, copies, states, grad_multipliers,
+        weight_decays, remainders=None, indices=None, *, double learning_rate,
+        int64_t step=1, double clipvalue=0.0, double beta_1=0.0, double beta_2=0.0,
+        double epsilon=0.0, double momentum=0.0, double rho=0.0,
+        double learning_rate_power=0.0, double l1=0.0, double l2=0.0,
+        double l2_shrinkage=0.0, double beta=0.0, double momentum_product=0.0,
+        int64_t warmup_steps=0, bint nesterov=False, bint amsgrad=False,
+        bint centered=False, bint stochastic=False, unsigned long long seed=0) -> None:
+    """Update params, states, remainders, and copies by one step."""
+    if optimizer not in OPTIMIZERS:
+        raise ValueError(
+            f"`optimizer` must be one of {list(OPTIMIZERS)}. Received: {optimizer!r}")
     cdef _Tensors tensors = _Tensors(
-        params, grads, copies, states, grad_multipliers, weight_decays)
-    cdef mpcore_sgd_args args
+        params, grads, copies, states, grad_multipliers, weight_decays, remainders,
+        indices)
+    cdef mpcore_optim_args args
     cdef int32_t status
     memset(&args, 0, sizeof(args))
     args.struct_size = sizeof(args)
-    args.nesterov = nesterov
+    args.optimizer = OPTIMIZERS[optimizer]
+    args.step = step
     args.learning_rate = learning_rate
-    args.momentum = momentum
     args.clipvalue = clipvalue
-    with nogil:
-        status = mpcore_sgd_step(NULL, &args, tensors.count, tensors.data)
-    check(status)
-
-
-def adam_step(
-        params, grads, copies, states, grad_multipliers, weight_decays,
-        double learning_rate, double beta_1, double beta_2, double epsilon,
-        int64_t step, bint amsgrad, double clipvalue) -> None:
-    """Update params, states, and copies by one step of Adam."""
-    cdef _Tensors tensors = _Tensors(
-        params, grads, copies, states, grad_multipliers, weight_decays)
-    cdef mpcore_adam_args args
-    cdef int32_t status
-    memset(&args, 0, sizeof(args))
-    args.struct_size = sizeof(args)
-    args.amsgrad = amsgrad
-    args.learning_rate = learning_rate
     args.beta_1 = beta_1
     args.beta_2 = beta_2
     args.epsilon = epsilon
-    args.step = step
-    args.clipvalue = clipvalue
+    args.momentum = momentum
+    args.rho = rho
+    args.learning_rate_power = learning_rate_power
+    args.l1 = l1
+    args.l2 = l2
+    args.l2_shrinkage = l2_shrinkage
+    args.beta = beta
+    args.momentum_product = momentum_product
+    args.warmup_steps = warmup_steps
+    args.nesterov = nesterov
+    args.amsgrad = amsgrad
+    args.centered = centered
+    args.rounding = stochastic
+    args.seed = seed
     with nogil:
-        status = mpcore_adam_step(NULL, &args, tensors.count, tensors.data)
+        status = mpcore_optim_step(NULL, &args, tensors.count, tensors.data)
     check(status)

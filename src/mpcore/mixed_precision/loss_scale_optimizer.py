@@ -329,9 +329,9 @@ class LossScaleOptimizer(Optimizer):
         """Set variables to the moving average of the inner optimizer, if any."""
         self.inner_optimizer.finalize_variable_values(var_list)
 
-    def averaged_weights(self) -> AbstractContextManager[None]:
+    def averaged(self) -> AbstractContextManager[None]:
         """Return the inner optimizer's context of averaged weights."""
-        return self.inner_optimizer.averaged_weights()
+        return self.inner_optimizer.averaged()
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments, the inner optimizer serialized."""

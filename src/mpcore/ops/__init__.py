@@ -45,7 +45,7 @@ from mpcore.ops.nn import (
     sparse_softmax_cross_entropy,
     tanh,
 )
-from mpcore.ops.optim import adam_step, sgd_step
+from mpcore.ops.optim import adam_step, optim_step, sgd_step
 from mpcore.ops.reductions import mean, sum
 from mpcore.ops.runtime import (
     available_isas,
@@ -102,6 +102,7 @@ __all__ = [
     "multiply",
     "negative",
     "norms",
+    "optim_step",
     "power",
     "relu",
     "reshape",

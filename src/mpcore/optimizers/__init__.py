@@ -1,20 +1,38 @@
-"""Optimizers: SGD, Adam, AdamW, their base, and learning-rate schedules."""
+"""Optimizers, their base, and learning-rate schedules."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from mpcore import serialization
 from mpcore.optimizers import schedules
+from mpcore.optimizers.adadelta import Adadelta
+from mpcore.optimizers.adagrad import Adagrad
 from mpcore.optimizers.adam import Adam
+from mpcore.optimizers.adamax import Adamax
 from mpcore.optimizers.adamw import AdamW
+from mpcore.optimizers.ftrl import Ftrl
+from mpcore.optimizers.lamb import Lamb
+from mpcore.optimizers.lion import Lion
+from mpcore.optimizers.nadam import Nadam
 from mpcore.optimizers.optimizer import Optimizer
+from mpcore.optimizers.rmsprop import RMSprop
+from mpcore.optimizers.schedule_free_adamw import ScheduleFreeAdamW
 from mpcore.optimizers.sgd import SGD
 
 __all__ = [
     "SGD",
+    "Adadelta",
+    "Adagrad",
     "Adam",
     "AdamW",
+    "Adamax",
+    "Ftrl",
+    "Lamb",
+    "Lion",
+    "Nadam",
     "Optimizer",
+    "RMSprop",
+    "ScheduleFreeAdamW",
     "deserialize",
     "get",
     "schedules",

@@ -1,17 +1,13 @@
 """Adam."""
 
 from collections.abc import Sequence
-from typing import Any, Unpack
+from typing import Unpack
 
-import numpy as np
-
-from mpcore import ops
 from mpcore.optimizers import rates
 from mpcore.optimizers.arguments import real
 from mpcore.optimizers.fused import FusedOptimizer
-from mpcore.optimizers.settings import DecaySettings
+from mpcore.optimizers.settings import FusedDecaySettings
 from mpcore.serialization import register
-from mpcore.variable import Variable
 
 
 @register("optimizers")
@@ -34,7 +30,7 @@ class Adam(FusedOptimizer):
         The "epsilon hat" of the paper: outside the bias correction.
     amsgrad : bool, default False
     **settings
-        Those of `Optimizer`.
+        Those of `Optimizer` and `FusedOptimizer`.
 
     Raises
     ------
@@ -44,9 +40,7 @@ class Adam(FusedOptimizer):
     Notes
     -----
     Slots: `momentum` and `velocity` of each variable, then, with amsgrad, the
-    `velocity_hat` of each. Powers and rates are double; the rest is fp32 (f64 for f64
-    variables), rounded once to the variable's dtype, with the same bits on every ISA
-    level and number of threads; one pass over memory. Subnormal numbers count as zero.
+    `velocity_hat` of each.
 
     References
     ----------
@@ -55,12 +49,16 @@ class Adam(FusedOptimizer):
 
     Examples
     --------
+    >>> from mpcore import Variable
     >>> w = Variable([1.0, 2.0])
     >>> optimizer = Adam(0.25)
     >>> optimizer.apply([[1.0, -1.0]], [w])
     >>> w.numpy().round(4).tolist()
     [0.75, 2.25]
     """
+
+    _rule = "adam"
+    _arguments = ("beta_1", "beta_2", "epsilon", "amsgrad")
 
     def __init__(
         self,
@@ -69,7 +67,7 @@ class Adam(FusedOptimizer):
         beta_2: float = 0.999,
         epsilon: float = 1e-7,
         amsgrad: bool = False,
-        **settings: Unpack[DecaySettings],
+        **settings: Unpack[FusedDecaySettings],
     ) -> None:
         beta_1 = real("beta_1", beta_1, "[0, 1)")
         beta_2 = real("beta_2", beta_2, "[0, 1)")
@@ -80,48 +78,6 @@ class Adam(FusedOptimizer):
         self.epsilon = epsilon
         self.amsgrad = amsgrad
 
-    def build(self, variables: Sequence[Variable]) -> None:
-        """Make the slots."""
-        if self.built:
-            return
-        super().build(variables)
-        model = self._trainable_variables
-        self._momentums, self._velocities = self.add_optimizer_variables(
-            model, ["momentum", "velocity"]
-        )
-        if self.amsgrad:
-            self._velocity_hats = self.add_optimizer_variables(model, "velocity_hat")
-
-    def _fused(
-        self,
-        gradients: list[np.ndarray],
-        variables: Sequence[Variable],
-        learning_rate: float,
-        factors: list[float],
-        decays: list[float],
-        clipvalue: float,
-    ) -> None:
-        slots = [self._momentums, self._velocities]
-        if self.amsgrad:
-            slots.append(self._velocity_hats)
-        ops.adam_step(
-            **self._tensors(gradients, variables, *slots),
-            grad_multipliers=factors,
-            weight_decays=decays,
-            learning_rate=learning_rate,
-            beta_1=self.beta_1,
-            beta_2=self.beta_2,
-            epsilon=self.epsilon,
-            step=int(self.iterations) + 1,
-            amsgrad=self.amsgrad,
-            clipvalue=clipvalue,
-        )
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments, with the current learning rate."""
-        return super().get_config() | {
-            "beta_1": self.beta_1,
-            "beta_2": self.beta_2,
-            "epsilon": self.epsilon,
-            "amsgrad": self.amsgrad,
-        }
+    def _slot_groups(self) -> Sequence[tuple[str, ...]]:
+        groups: list[tuple[str, ...]] = [("momentum", "velocity")]
+        return [*groups, ("velocity_hat",)] if self.amsgrad else groups

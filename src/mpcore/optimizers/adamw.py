@@ -4,7 +4,7 @@ from typing import Unpack
 
 from mpcore.optimizers import rates
 from mpcore.optimizers.adam import Adam
-from mpcore.optimizers.settings import SharedSettings
+from mpcore.optimizers.settings import FusedSettings
 from mpcore.serialization import register
 
 
@@ -39,7 +39,7 @@ class AdamW(Adam):
         beta_2: float = 0.999,
         epsilon: float = 1e-7,
         amsgrad: bool = False,
-        **settings: Unpack[SharedSettings],
+        **settings: Unpack[FusedSettings],
     ) -> None:
         if weight_decay is None:
             raise ValueError(

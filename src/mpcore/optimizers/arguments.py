@@ -62,6 +62,19 @@ def optional_real(name: str, value: Any, interval: str = "(-inf, inf)") -> float
     return None if value is None else real(name, value, interval)
 
 
+def choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    """Check that `value` is one of some words.
+
+    Raises
+    ------
+    ValueError
+        If it is not.
+    """
+    if value not in choices:
+        words = ", ".join(repr(word) for word in choices)
+        raise ValueError(f"`{name}` must be one of {words}. Received: {name}={value!r}")
+
+
 def integer(name: str, value: Any, minimum: int, maximum: int | None = None) -> int:
     """Return `value` as an int after checking that it is one, within bounds.
 

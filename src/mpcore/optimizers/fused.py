@@ -1,23 +1,132 @@
 """Optimizers whose rule is a kernel: one call per step for all variables."""
 
-from abc import abstractmethod
+import inspect
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from mpcore import random
+from mpcore.ops.optim import fitting_step
+from mpcore.optimizers import rates
+from mpcore.optimizers.arguments import choice, integer
 from mpcore.optimizers.gradients import convert
 from mpcore.optimizers.optimizer import Optimizer
+from mpcore.optimizers.slots import Initializer
 from mpcore.variable import Variable
+
+_MAX_SEED = 2**63 - 1
 
 
 class FusedOptimizer(Optimizer):
-    """Base of the built-in optimizers; a subclass defines `_fused` and its slots.
+    """Base of the built-in optimizers, whose rules are in the core.
 
-    Weights, slots and low-precision copies are read and written once per step.
+    Weights, slots and low-precision copies are read and written once per step. A
+    subclass names its rule, its arguments, and its slots.
+
+    Parameters
+    ----------
+    state_dtype : {"bfloat16"}, optional
+        Keep the slots of float32, float16 and bfloat16 variables in bfloat16, rounded
+        stochastically; default: float32. Those of float64 variables stay float64.
+    rounding : {"nearest", "stochastic"}, default "nearest"
+        How float16 and bfloat16 variables are rounded.
+    compensated : bool, default False
+        Keep for each bfloat16 variable, in a bfloat16 slot `remainder`, what rounding
+        it leaves over, so that small steps add up.
+    seed : int in [0, 2**63), optional
+        Of stochastic rounding; default: from `mpcore.random`.
+
+    Notes
+    -----
+    Scalars, their powers and the rate are double; the rest is fp32 (f64 for f64
+    variables), rounded once to the variable's dtype, with the same bits on every ISA
+    level and number of threads; one pass over memory. Subnormal numbers count as zero.
+
+    The random numbers depend on the seed, the update, the variable's place in the
+    built order and the place of the element, on nothing else. The seed is part of the
+    state.
     """
 
-    @abstractmethod
+    # What the core calls the rule.
+    _rule: ClassVar[str]
+    # The arguments of the class beside the shared ones, in the order of the config.
+    _arguments: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(
+        self,
+        learning_rate: rates.LearningRate,
+        *,
+        state_dtype: str | None = None,
+        rounding: str = "nearest",
+        compensated: bool = False,
+        seed: int | None = None,
+        **settings: Any,
+    ) -> None:
+        if state_dtype is not None:
+            choice("state_dtype", state_dtype, ("float32", "bfloat16"))
+        choice("rounding", rounding, ("nearest", "stochastic"))
+        if compensated and rounding == "stochastic":
+            raise ValueError(
+                "`compensated` weights are rounded to nearest. Received: "
+                "compensated=True, rounding='stochastic'"
+            )
+        if seed is not None:
+            integer("seed", seed, 0, _MAX_SEED)
+        super().__init__(learning_rate, **settings)
+        self.state_dtype = state_dtype
+        self.rounding = rounding
+        self.compensated = bool(compensated)
+        self.seed = seed
+
+    def _slot_groups(self) -> Sequence[tuple[str, ...]]:
+        """Return the names of the slots; those of a group alternate in `variables`."""
+        return ()
+
+    def _initializers(self) -> dict[str, Initializer]:
+        """Return what the slots start with that do not start with zeros."""
+        return {}
+
+    def _scalars(self) -> dict[str, Any]:
+        """Return what the rule reads beside the rate and the step."""
+        return {name: getattr(self, name) for name in self._arguments}
+
+    @property
+    def _is_random(self) -> bool:
+        return self.rounding == "stochastic" or self.state_dtype == "bfloat16"
+
+    def build(self, variables: Sequence[Variable]) -> None:
+        """Make the slots."""
+        if self.built:
+            return
+        super().build(variables)
+        initial = self._initializers()
+        self._slots: list[list[Variable]] = []
+        for group in self._slot_groups():
+            slots: list[list[Variable]] = [[] for _ in group]
+            for variable in self._trainable_variables:
+                for slot, name in zip(slots, group, strict=True):
+                    start = initial.get(name, "zeros")
+                    slot.append(self._add_slot(variable, name, start))
+            self._slots += slots
+        self._remainders = [
+            self.add_variable_from_reference(variable, "remainder", dtype="bfloat16")
+            if self.compensated and variable.dtype == "bfloat16"
+            else None
+            for variable in self._trainable_variables
+        ]
+        if self._is_random:
+            seed = self.seed
+            if seed is None:
+                seed = int(random.generator().integers(_MAX_SEED))
+            self._seed = self._add_scalar("seed", "int64", seed)
+
+    def _add_slot(self, variable: Variable, name: str, start: Initializer) -> Variable:
+        low = self.state_dtype == "bfloat16" and variable.dtype != "float64"
+        return self.add_variable_from_reference(
+            variable, name, start, dtype="bfloat16" if low else None
+        )
+
     def _fused(
         self,
         gradients: list[np.ndarray],
@@ -28,6 +137,31 @@ class FusedOptimizer(Optimizer):
         clipvalue: float,
     ) -> None:
         """Update the weights by clip(gradient * factor) in one call of the core."""
+        pick = self._model.pick
+        states = [[v.stored for v in pick(slot, variables)] for slot in self._slots]
+        scalars = self._scalars()
+        if self.compensated:
+            scalars["remainders"] = [
+                None if remainder is None else remainder.stored
+                for remainder in pick(self._remainders, variables)
+            ]
+        if self._is_random:
+            scalars["indices"] = [self._model.index(v) for v in variables]
+            scalars["stochastic"] = self.rounding == "stochastic"
+            scalars["seed"] = int(self._seed)
+        fitting_step(
+            self._rule,
+            [variable.stored for variable in variables],
+            gradients,
+            [variable.compute_copy for variable in variables],
+            list(zip(*states, strict=True)) if states else [()] * len(variables),
+            factors,
+            decays,
+            learning_rate=learning_rate,
+            clipvalue=clipvalue,
+            step=int(self.iterations) + 1,
+            **scalars,
+        )
 
     def _update(
         self,
@@ -50,19 +184,16 @@ class FusedOptimizer(Optimizer):
         array = convert(gradient, variable)
         self._fused([array], [variable], float(learning_rate), [1.0], [0.0], 0.0)
 
-    def _tensors(
-        self,
-        gradients: list[np.ndarray],
-        variables: Sequence[Variable],
-        *slots: Sequence[Variable],
-    ) -> dict[str, Any]:
-        """Return the arrays of a kernel call, with one state array per kind of slot."""
-        states = [self._model.pick(slot, variables) for slot in slots]
-        return {
-            "params": [variable.stored for variable in variables],
-            "grads": gradients,
-            "copies": [variable.compute_copy for variable in variables],
-            "states": [
-                tuple(slot[i].stored for slot in states) for i in range(len(variables))
-            ],
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments, with the current learning rate.
+
+        Those that Keras does not know are there if they are not the default.
+        """
+        own = inspect.signature(FusedOptimizer.__init__).parameters.values()
+        precision = {
+            p.name: getattr(self, p.name)
+            for p in own
+            if p.kind is p.KEYWORD_ONLY and getattr(self, p.name) != p.default
         }
+        arguments = {name: getattr(self, name) for name in self._arguments}
+        return super().get_config() | arguments | precision

@@ -10,12 +10,13 @@ import ml_dtypes
 import numpy as np
 
 from mpcore import autocast, dtypes
+from mpcore.indexed_slices import IndexedSlices
 from mpcore.tape import unwrap
 from mpcore.variable import Variable
 
 # A gradient of another dtype is cast to what its variable's update computes in.
 _DIRECT = frozenset(np.dtype(t) for t in (np.float32, np.float16, ml_dtypes.bfloat16))
-_F64 = np.dtype(np.float64)
+_F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 # Beyond these a factor is no normal fp32 number, and the kernels would round it.
 _MIN_FACTOR = 2.0**-126
 _MAX_FACTOR = 2.0**127
@@ -42,6 +43,13 @@ def _owners(variables: Sequence[Variable]) -> frozenset[int]:
 
 def convert(gradient: object, variable: Variable) -> np.ndarray:
     """Return a gradient as a contiguous array of a dtype its update reads."""
+    if type(gradient) is np.ndarray and gradient.dtype is _F32:  # the usual case
+        flags = gradient.flags
+        usual = flags.c_contiguous and flags.aligned and variable.dtype != "float64"
+        if usual and gradient.shape == variable.shape:
+            return gradient
+    if isinstance(gradient, IndexedSlices):
+        gradient = gradient.to_dense()
     array = gradient if type(gradient) is np.ndarray else unwrap(gradient)
     if array.shape != variable.shape:
         raise ValueError(
@@ -49,7 +57,7 @@ def convert(gradient: object, variable: Variable) -> np.ndarray:
             f"shape {variable.shape}. Received: {array.shape}"
         )
     dtype = array.dtype
-    wanted: np.dtype = np.dtype(np.float32)
+    wanted: np.dtype = _F32
     if variable.dtype == "float64":
         wanted = _F64
     elif dtype in _DIRECT:

@@ -255,23 +255,26 @@ class Optimizer(Settings):
             gradients, variables, factor, self.clipnorm, self.global_clipnorm
         )
         gradients, factors = with_normal_factors(gradients, factors, variables)
-        decay = self.weight_decay or 0.0
-        decays = [
-            decay if decays else 0.0
-            for decays in self._model.pick(self._decays, variables)
-        ]
         self._update(
             gradients,
             variables,
             rates.finite(self.learning_rate),
             factors,
-            decays,
+            self._decay_rates(variables),
             clipping.value_limit(self.clipvalue),
         )
         if steps:
             # All of them: what a variable without a gradient had summed up is dropped.
             for accumulator in self._accumulators:
                 accumulator.stored.fill(0)
+
+    def _decay_rates(self, variables: list[Variable]) -> list[float]:
+        """Return the weight decay of each variable."""
+        rate = self.weight_decay or 0.0
+        return [
+            rate if decays else 0.0
+            for decays in self._model.pick(self._decays, variables)
+        ]
 
     def _update(
         self,
@@ -347,7 +350,7 @@ class Optimizer(Settings):
         if int(self.iterations):
             averaging.overwrite(averages, variables)
 
-    def averaged_weights(self) -> AbstractContextManager[None]:
+    def averaged(self) -> AbstractContextManager[None]:
         """Return a context in which the weights are their moving averages.
 
         Leaving it restores them, so that training goes on as if nothing had been.
@@ -359,7 +362,7 @@ class Optimizer(Settings):
         """
         if not self.use_ema or not int(self.iterations):
             raise RuntimeError(
-                "`averaged_weights()` needs `use_ema=True` and one update. Received: "
+                "`averaged()` needs `use_ema=True` and one update. Received: "
                 f"use_ema={self.use_ema}, iterations={int(self.iterations)}"
             )
         return averaging.swapped(self._averages, self._trainable_variables)

@@ -37,10 +37,23 @@ class SharedSettings(TypedDict, total=False):
     name: str | None
 
 
+class FusedSettings(SharedSettings, total=False):
+    """The same with what `FusedOptimizer` also takes."""
+
+    state_dtype: str | None
+    rounding: str
+    compensated: bool
+    seed: int | None
+
+
 class DecaySettings(SharedSettings, total=False):
     """The same with `weight_decay`, for optimizers without a default of their own."""
 
     weight_decay: float | None
+
+
+class FusedDecaySettings(FusedSettings, DecaySettings, total=False):
+    """All of them."""
 
 
 class Settings(Stateful):
@@ -52,13 +65,21 @@ class Settings(Stateful):
         """Let `help` show the shared arguments where `__init__` says `**settings`."""
         super().__init_subclass__(**kwargs)
         own = inspect.signature(cls.__init__).parameters
-        if "settings" in own:
-            parameters = {n: p for n, p in own.items() if n not in ("self", "settings")}
-            for name, shared in inspect.signature(Settings).parameters.items():
-                if shared.kind is not inspect.Parameter.VAR_KEYWORD:
-                    shared = shared.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-                parameters.setdefault(name, shared)
-            cls.__signature__ = inspect.Signature(list(parameters.values()))
+        if "settings" not in own:
+            return
+        parameters = {n: p for n, p in own.items() if n not in ("self", "settings")}
+        shared = dict(inspect.signature(Settings).parameters)
+        rest = {"kwargs": shared.pop("kwargs")}
+        for base in cls.__mro__[1:]:
+            if "__init__" in vars(base):
+                inherited = inspect.signature(vars(base)["__init__"]).parameters
+                shared |= {
+                    n: p for n, p in inherited.items() if p.kind is p.KEYWORD_ONLY
+                }
+        for name, parameter in shared.items():
+            keyword = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            parameters.setdefault(name, keyword)
+        cls.__signature__ = inspect.Signature(list((parameters | rest).values()))
 
     def __init__(
         self,

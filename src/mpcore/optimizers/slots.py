@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, overload
 
+import numpy as np
+
 from mpcore import dtypes, serialization
 from mpcore.naming import Names
 from mpcore.variable import Variable, name_scope
@@ -11,6 +13,11 @@ from mpcore.variable import Variable, name_scope
 Initializer = str | Callable[..., Any]
 
 _NAMES = Names()
+
+
+def constant(value: float) -> Initializer:
+    """Return an initializer that fills with one value."""
+    return lambda shape, dtype=None: np.full(shape, value)
 
 
 def _initializer(identifier: Initializer) -> Callable[..., Any]:
@@ -132,17 +139,20 @@ class SlotOwner:
         reference_variable: Variable,
         name: str | None = None,
         initializer: Initializer = "zeros",
+        *,
+        dtype: str | None = None,
     ) -> Variable:
         """Add a variable with the shape of a model variable.
 
-        Its dtype is the one updates are computed in: float32 for float32, float16 and
-        bfloat16 variables, float64 for float64. Its name is that of the reference (its
-        path with "_" for "/") and `name` (default "var"), joined by "_".
+        Unless `dtype` says otherwise, its dtype is the one updates are computed in:
+        float32 for float32, float16 and bfloat16 variables, float64 for float64. Its
+        name is that of the reference (its path with "_" for "/") and `name` (default
+        "var"), joined by "_".
         """
         return self.add_variable(
             reference_variable.shape,
             initializer,
-            dtype=reference_variable.gradient_dtype,
+            dtype=dtype or reference_variable.gradient_dtype,
             name=f"{reference_variable.path.replace('/', '_')}_{name or 'var'}",
         )
 
