@@ -69,6 +69,12 @@ def test_number_reads_suffixes_and_powers():
     ]
 
 
+@pytest.mark.parametrize("text", ["2^41", "2^99999", "1025G", "-1", "K", "1.5"])
+def test_number_that_is_no_size_is_refused(text):
+    with pytest.raises(ValueError, match="A size must be like"):
+        number(text)
+
+
 def test_axis_list_and_range_are_read():
     assert parse_axis("dtype=bf16,f16") == ("dtype", ("bf16", "f16"))
     assert parse_axis("n=2^4:2^9") == ("n", ("16", "64", "256"))

@@ -106,3 +106,15 @@ def test_compare_malformed_threshold_is_refused(text):
     with pytest.raises(SystemExit) as exit_:
         command.main(["compare", "a", "b", f"--fail-above={text}"])
     assert exit_.value.code == 2
+
+
+@pytest.mark.parametrize("text", ["[]", "null", "{}", '{"schema_version": 1}'])
+@pytest.mark.parametrize("arguments", [["compare"], ["roofline"]], ids=lambda a: a[0])
+def test_json_that_is_no_result_is_refused(text, arguments, tmp_path, capsys):
+    paths = files(tmp_path, document(0), document(1))
+    (tmp_path / "other.json").write_text(text)
+    rest = [str(tmp_path / "other.json"), *paths][
+        : 2 if arguments[0] == "compare" else 1
+    ]
+    assert command.main([*arguments, *rest]) == 2
+    assert "must come from `mpcore bench run --json`" in capsys.readouterr().err

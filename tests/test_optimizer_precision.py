@@ -145,11 +145,19 @@ def test_indexed_slices_are_the_dense_gradient_with_duplicates_summed(row):
         (([[1.0]], [-1], (2, 1)), ValueError),
         (([[1.0, 2.0]], [0], (2, 1)), ValueError),
         (([[1]], [0], (2, 1)), TypeError),
+        (([1.0], [0], ()), ValueError),
     ],
 )
 def test_indexed_slices_that_do_not_fit_raise(arguments, error):
     with pytest.raises(error, match="Received: "):
         IndexedSlices(*arguments)
+
+
+def test_indexed_slices_without_rows_are_zero():
+    assert IndexedSlices(np.zeros((0, 2), np.float32), [], (3, 2)).to_dense().shape == (
+        3,
+        2,
+    )
 
 
 def test_float64_variables_keep_float64_state_and_nearest_rounding():

@@ -160,7 +160,7 @@ struct F32MediumSource : SplitSource<float, 1, kSplittable, kRoundsToInfinity> {
 // 16 x 16 dwords: within each 128 bits first, then the 128-bit blocks.
 inline void transpose(char* tile) {
   __m512i r[16], t[16];
-  for (int i = 0; i < 16; ++i) r[i] = _mm512_load_si512(tile + 64 * i);
+  for (int i = 0; i < 16; ++i) r[i] = _mm512_loadu_si512(tile + 64 * i);
   for (int i = 0; i < 16; i += 4) {
     const __m512i ab_low = _mm512_unpacklo_epi32(r[i], r[i + 1]);
     const __m512i ab_high = _mm512_unpackhi_epi32(r[i], r[i + 1]);
@@ -181,7 +181,7 @@ inline void transpose(char* tile) {
     r[i + 4] = _mm512_shuffle_i32x4(high, high2, 0x88);
     r[i + 12] = _mm512_shuffle_i32x4(high, high2, 0xdd);
   }
-  for (int i = 0; i < 16; ++i) _mm512_store_si512(tile + 64 * i, r[i]);
+  for (int i = 0; i < 16; ++i) _mm512_storeu_si512(tile + 64 * i, r[i]);
 }
 
 inline int64_t limit(int64_t n, int64_t most) { return n > most ? most : n > 0 ? n : 0; }
@@ -248,7 +248,7 @@ bool pack_lines(TileOperand operand, const TileLines& x, char* panels, int64_t p
              line % kPanelLines / kTileLines * tile_bytes + part * part_bytes;
     };
     load_step(source, x, padded, k, depth, p, [&](int64_t line, int part, int row, __m512i pairs) {
-      _mm512_store_si512(tile(line, part) + row * 64, pairs);
+      _mm512_storeu_si512(tile(line, part) + row * 64, pairs);
     });
     if (across == is_b) return;
     for (int64_t line = 0; line < padded; line += kTileLines)

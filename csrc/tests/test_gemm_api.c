@@ -140,6 +140,30 @@ static void test_packed_blocks_are_checked(void) {
   free(block);
 }
 
+static void test_halves_are_packed_at_any_address(void) {
+  static uint16_t x[kM * kK], y[kK * kN];
+  for (int i = 0; i < kM * kK; ++i) x[i] = (uint16_t)(0x3c00 + i);
+  for (int i = 0; i < kK * kN; ++i) y[i] = (uint16_t)(0x3d00 - i);
+  for (mpcore_dtype dtype = MPCORE_DTYPE_F16; dtype <= MPCORE_DTYPE_BF16; ++dtype) {
+    mpcore_gemm_args g = valid();
+    g.a.data = x, g.b.data = y, g.a.dtype = g.b.dtype = dtype;
+    float plain[kM * kN];
+    EXPECT(mpcore_gemm(NULL, &g) == MPCORE_OK);
+    memcpy(plain, d, sizeof plain);
+    int64_t size = 0;
+    EXPECT(mpcore_gemm_pack_size(NULL, kK, kN, dtype, 0, &size) == MPCORE_OK);
+    char* block = malloc((size_t)size + 64);
+    for (int offset = 0; offset < 64; offset += 9) {
+      EXPECT(mpcore_gemm_pack(NULL, kK, kN, &g.b, 0, block + offset, size) == MPCORE_OK);
+      mpcore_gemm_args packed = g;
+      packed.b.data = NULL, packed.packed_b = block + offset;
+      memset(d, 0, sizeof d);
+      EXPECT(mpcore_gemm(NULL, &packed) == MPCORE_OK && memcmp(plain, d, sizeof d) == 0);
+    }
+    free(block);
+  }
+}
+
 static void test_precision_is_a_setting_of_the_context(void) {
   mpcore_matmul_precision precision = 0;
   mpcore_context* ctx = NULL;
@@ -163,6 +187,7 @@ int main(void) {
   test_gemm_refuses_overlaps();
   test_gemm_of_nothing_is_ok();
   test_packed_blocks_are_checked();
+  test_halves_are_packed_at_any_address();
   test_precision_is_a_setting_of_the_context();
   return expect_result();
 }

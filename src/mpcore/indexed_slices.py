@@ -42,6 +42,12 @@ class IndexedSlices:
         self.values = unwrap(values)
         self.indices = unwrap(indices)
         self.dense_shape = tuple(int(dim) for dim in dense_shape)
+        if not self.dense_shape:
+            raise ValueError(
+                "`dense_shape` must have at least 1 dimension. Received: dense_shape=()"
+            )
+        if self.indices.size == 0:  # the dtype of an empty list says nothing
+            self.indices = self.indices.astype(np.int64)
         if self.indices.dtype.kind not in "iu":
             raise TypeError(
                 f"`indices` must be integers. Received: dtype={self.indices.dtype}"

@@ -49,7 +49,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--rounds", type=_positive, help="samples per pass; default: 2, full 3"
     )
     run.add_argument(
-        "--min-ms", type=float, default=2.0, help="least time of a sample; default: 2"
+        "--min-ms",
+        type=_milliseconds,
+        default=2.0,
+        help="least time of a sample; default: 2",
     )
     run.add_argument("--seed", type=int, default=0, help="of the random order")
     for option in ("json", "csv", "markdown", "png"):
@@ -78,6 +81,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     roof.add_argument("--png", type=Path, metavar="FILE")
     roof.add_argument("--threads", type=_positive, help="default: all")
     roof.set_defaults(act=_roofline)
+
+
+def _milliseconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value <= 1e4:
+        raise argparse.ArgumentTypeError(f"must be in (0, 10000], not {text}")
+    return value
 
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:
@@ -235,9 +245,7 @@ def _has_wrong(document: dict[str, Any]) -> bool:
 
 
 def _compare(arguments: argparse.Namespace) -> int:
-    before, after = (
-        json.loads(path.read_text()) for path in (arguments.before, arguments.after)
-    )
+    before, after = map(compare.read, (arguments.before, arguments.after))
     compare.require_comparable(before, after, arguments.force)
     changes = compare.changes(before, after)
     print(compare.text(changes, arguments.fail_above))
@@ -249,6 +257,7 @@ def _compare(arguments: argparse.Namespace) -> int:
 def _roofline(arguments: argparse.Namespace) -> int:
     if arguments.png is not None:
         plot.require_matplotlib()
+    results = compare.read(arguments.results) if arguments.results else {}
     threads = arguments.threads or ops.get_num_threads()
     limits = measure(
         Settings(threads=(threads,), implementations=()),
@@ -256,6 +265,5 @@ def _roofline(arguments: argparse.Namespace) -> int:
     )
     print(table.text(limits))
     if arguments.png is not None:
-        results = json.loads(arguments.results.read_text()) if arguments.results else {}
         plot.roofline(limits, results, arguments.png)
     return 0

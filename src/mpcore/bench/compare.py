@@ -1,10 +1,12 @@
 """Two results of the same machine: what became slower for certain, and what not."""
 
 import argparse
+import json
 import random
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from mpcore.bench.timing import quantile
@@ -63,6 +65,28 @@ class Change:
     def is_faster(self) -> bool:
         """Tell whether it is faster for certain."""
         return self.high < 1
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Return what ``mpcore bench run --json`` wrote.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be read.
+    ValueError
+        If it holds something else.
+    """
+    document = json.loads(path.read_text())
+    fields = {"schema_version": int, "machine": dict, "software": dict, "results": list}
+    entry = {"problem", "threads", "entries", "limit"}
+    if not (
+        isinstance(document, dict)
+        and all(isinstance(document.get(k), kind) for k, kind in fields.items())
+        and all(isinstance(r, dict) and entry <= set(r) for r in document["results"])
+    ):
+        raise ValueError(f"{path} must come from `mpcore bench run --json`.")
+    return document
 
 
 def require_comparable(

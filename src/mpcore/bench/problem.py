@@ -19,6 +19,7 @@ DTYPES: Mapping[str, np.dtype] = {
 """Short names of dtypes."""
 
 _SUFFIXES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
+_LARGEST = 2**40
 
 
 @dataclass(frozen=True)
@@ -53,10 +54,16 @@ def number(text: str) -> int:
     ValueError
         If it is no such number.
     """
-    power = re.fullmatch(r"2\^(\d+)", text)
+    power = re.fullmatch(r"2\^(\d{1,2})", text)
+    plain = re.fullmatch(r"(\d{1,12})([KMG]?)", text)
     if power:
-        return int(2 ** int(power[1]))
-    plain = re.fullmatch(r"(\d+)([KMG]?)", text)
-    if plain is None:
-        raise ValueError(f"A size must be like 1000, 128K, or 2^17. Received: {text!r}")
-    return int(plain[1]) * _SUFFIXES[plain[2]]
+        size = 1 << int(power[1])
+    elif plain:
+        size = int(plain[1]) * _SUFFIXES[plain[2]]
+    else:
+        size = -1
+    if not 0 <= size <= _LARGEST:
+        raise ValueError(
+            f"A size must be like 1000, 128K, or 2^17, up to 2^40. Received: {text!r}"
+        )
+    return size
