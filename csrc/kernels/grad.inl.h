@@ -192,7 +192,7 @@ inline double reduce_add(F64x16 sum) {
 template <class T>
 inline void sum_squares_of(const T* x, int64_t n, double* sums, double multiplier) {
   const F64x16 factor = F64x16::set(multiplier);
-  const auto add_square = [=](F64x16& sum, const T* p, auto count) {
+  const auto add_square = [=](F64x16& sum, const T* p, auto count) __attribute__((always_inline)) {
     F64x16 v = load_as<F64x16>(p, count);
     if constexpr (__is_same(T, double)) v = v * factor;
     sum = sum + v * v;
