@@ -110,10 +110,11 @@ cdef int32_t strided_code(object array, str name, Py_ssize_t index=-1) except -1
         raise TypeError(
             f"`{_label(name, index)}` must not be a masked array, since the mask would "
             f"be lost. Received: dtype={array.dtype}, shape={array.shape}")
-    cdef int32_t code = _code((<cnp.ndarray>array).dtype)
+    # Not array.dtype, which is looked up by name.
+    cdef cnp.dtype dtype = <cnp.dtype>cnp.PyArray_DESCR(<cnp.ndarray>array)
+    cdef int32_t code = _code(dtype)
     if code < 0:
-        _refuse(
-            (<cnp.ndarray>array).dtype, _label(name, index), f", shape={array.shape}")
+        _refuse(dtype, _label(name, index), f", shape={array.shape}")
     return code
 
 
