@@ -125,7 +125,7 @@ def test_sources_and_targets_that_are_no_tensors_raise() -> None:
     a = Variable([1.0])
     with GradientTape(persistent=True) as t:
         y = a * 2.0
-    with pytest.raises(TypeError, match="through `watch`"):
+    with pytest.raises(TypeError, match="that `watch` returns"):
         t.gradient(y, np.ones(1))
     with pytest.raises(TypeError, match="`target` must be a Tensor"):
         t.gradient(None, a)

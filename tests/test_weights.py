@@ -131,3 +131,23 @@ def test_weights_of_equal_names_are_refused(tmp_path):
         layer.build((None, 1))
     with pytest.raises(ValueError, match=r"dense_1/kernel.*`name=\.\.\.`"):
         model.save_weights(tmp_path / "w")
+
+
+def test_save_weights_leaves_who_may_read_to_the_umask(tmp_path):
+    model = classifier()
+    model.build((None, 64))
+    model.save_weights(tmp_path / "w.safetensors")
+    (tmp_path / "plain").touch()
+    mode = (tmp_path / "plain").stat().st_mode
+    assert (tmp_path / "w.safetensors").stat().st_mode == mode
+
+
+def test_weights_need_a_file_in_a_folder_that_exists(tmp_path):
+    model = classifier()
+    model.build((None, 64))
+    with pytest.raises(FileNotFoundError, match=r"folder that exists.*gone"):
+        model.save_weights(tmp_path / "gone" / "w.safetensors")
+    for method in (model.save_weights, model.load_weights):
+        with pytest.raises(IsADirectoryError, match="must be a file"):
+            method(tmp_path)
+    assert not list(tmp_path.iterdir())

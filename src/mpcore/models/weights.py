@@ -92,13 +92,27 @@ def save(layer: Layer, path: str | os.PathLike[str]) -> None:
     """Write all variables, each in the dtype it is stored in.
 
     The file appears complete or not at all.
+
+    Raises
+    ------
+    OSError
+        If there is no such folder, or it cannot be written to.
     """
     target = Path(path)
+    if target.is_dir():
+        raise IsADirectoryError(f"`path` must be a file. Received: a folder, {target}")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(
+            f"`path` must lie in a folder that exists. Received: {target}"
+        )
     arrays = {name: variable.numpy() for name, variable in _built(layer).items()}
     # A directory of its own: several threads may save to one path.
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=target.name) as folder:
         part = Path(folder, target.name)
+        part.touch()
+        mode = part.stat().st_mode  # of a new file; safetensors lets nobody else read
         save_file(arrays, part)
+        part.chmod(mode)
         os.replace(part, target)
 
 
@@ -109,7 +123,11 @@ def load(layer: Layer, path: str | os.PathLike[str]) -> None:
     ------
     ValueError
         If a name is missing or unknown, or a shape or dtype differs; names them all.
+    OSError
+        If it cannot be read.
     """
+    if Path(path).is_dir():
+        raise IsADirectoryError(f"`path` must be a file. Received: a folder, {path}")
     variables = _built(layer)
     try:
         arrays = load_file(path)

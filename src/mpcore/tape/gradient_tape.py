@@ -283,8 +283,8 @@ def _tensors(sources: object) -> list[Tensor]:
     for source in flatten(sources):
         if not isinstance(source, Tensor):
             raise TypeError(
-                "`sources` must be Tensors or Variables; an array has to pass through "
-                f"`watch` first. Received: {type(source).__name__}"
+                "`sources` must be Tensors or Variables; of an array take the Tensor "
+                f"that `watch` returns. Received: {type(source).__name__}"
             )
         leaves.append(source)
     return leaves
