@@ -1,4 +1,4 @@
-"""Thread counts, forks, signals, callers at once. Ids name cases they stand for."""
+"""Thread counts, forks, signals, callers at once."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def run(code: str, tmp_path: Path, **environment: str) -> str:
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs affinity masks")
-def test_h75_num_threads_follows_the_affinity_mask(tmp_path: Path) -> None:
+def test_num_threads_follows_the_affinity_mask(tmp_path: Path) -> None:
     code = """
 import os
 cpus = sorted(os.sched_getaffinity(0))[:{count}]
@@ -71,7 +71,7 @@ print(mpcore.get_num_threads(), len(cpus))
     assert 1 <= threads <= cpus
 
 
-def test_h76_num_threads_from_the_environment_is_the_default(tmp_path: Path) -> None:
+def test_num_threads_from_the_environment_is_the_default(tmp_path: Path) -> None:
     code = """
 import mpcore
 print(mpcore.get_num_threads())
@@ -111,7 +111,7 @@ for call in (
     )
 
 
-def test_h76_limits_of_openmp_neither_hang_nor_count(tmp_path: Path) -> None:
+def test_limits_of_openmp_neither_hang_nor_count(tmp_path: Path) -> None:
     code = f"""{PRODUCT}
 mpcore.set_num_threads(8)
 product()
@@ -158,7 +158,7 @@ print(mpcore.threads.register_controller())
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_h74_forked_child_computes_after_the_parent_used_threads(
+def test_forked_child_computes_after_the_parent_used_threads(
     tmp_path: Path,
 ) -> None:
     code = f"""{PRODUCT}
@@ -179,7 +179,7 @@ for _ in range(3):
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_h74_multiprocessing_computes_after_threads_were_used(
+def test_multiprocessing_computes_after_threads_were_used(
     method: str, tmp_path: Path
 ) -> None:
     code = f"""{PRODUCT}
@@ -199,7 +199,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_h74_fork_while_another_thread_computes(tmp_path: Path) -> None:
+def test_fork_while_another_thread_computes(tmp_path: Path) -> None:
     code = f"""{PRODUCT}
 import threading
 
@@ -293,7 +293,7 @@ def test_threads_may_change_the_level_while_others_compute() -> None:
     in_threads(3, work)
 
 
-def test_h77_other_threads_run_while_a_product_is_in_c() -> None:
+def test_other_threads_run_while_a_product_is_in_c() -> None:
     mpcore.set_isa("scalar")  # long enough
     mpcore.set_num_threads(1)
     a, b = operands(900, 900, 900, F32)
@@ -317,7 +317,7 @@ def test_h77_other_threads_run_while_a_product_is_in_c() -> None:
     assert rounds >= 20
 
 
-def test_h77_interrupt_stops_fit_at_once_and_leaves_the_model_usable() -> None:
+def test_interrupt_stops_fit_at_once_and_leaves_the_model_usable() -> None:
     model = classifier("mixed_float16")
     x, y = data()
     model.fit(x, y, epochs=1, verbose=0)
@@ -344,7 +344,7 @@ def test_h77_interrupt_stops_fit_at_once_and_leaves_the_model_usable() -> None:
 # --- No runtime of its own ------------------------------------------------------------
 
 
-def test_h78_binaries_link_no_openmp_runtime() -> None:
+def test_binaries_link_no_openmp_runtime() -> None:
     libraries = [_paths.lib_dir() / "libmpcore.so.0"]
     libraries += (_paths.lib_dir().parent / "_core").glob("*.so")
     assert len(libraries) > 5
@@ -357,7 +357,7 @@ def test_h78_binaries_link_no_openmp_runtime() -> None:
 
 
 @pytest.mark.parametrize("first", ["mpcore", "sklearn"])
-def test_h78_works_before_and_after_scikit_learn(first: str, tmp_path: Path) -> None:
+def test_works_before_and_after_scikit_learn(first: str, tmp_path: Path) -> None:
     pytest.importorskip("sklearn")
     parts = {
         "mpcore": PRODUCT + "\nexpected = product().tobytes()\n",
