@@ -23,6 +23,7 @@ from mpcore.layers.calling import (
 from mpcore.layers.super_init import set_in_init
 from mpcore.mixed_precision import policy as policies
 from mpcore.naming import Names, checked_name
+from mpcore.tape import unwrap
 from mpcore.variable import Variable, name_scope
 
 Shape = tuple[int | None, ...]
@@ -127,17 +128,17 @@ class Layer:
         return self._policy
 
     @property
-    def compute_dtype(self) -> str | None:
+    def compute_dtype(self) -> str:
         """Dtype name of the layer's inputs, arithmetic and outputs."""
         return self._policy.compute_dtype
 
     @property
-    def variable_dtype(self) -> str | None:
+    def variable_dtype(self) -> str:
         """Dtype name in which variables are stored."""
         return self._policy.variable_dtype
 
     @property
-    def dtype(self) -> str | None:
+    def dtype(self) -> str:
         """Alias of `variable_dtype`."""
         return self._policy.variable_dtype
 
@@ -256,19 +257,21 @@ class Layer:
         ------
         ValueError
             If the count or a shape differs, or one does not hold numbers.
+        TypeError
+            If one is a masked array.
         """
         variables = self.variables
-        arrays = [np.asarray(weight) for weight in weights]
+        arrays = [unwrap(weight) for weight in weights]
         if len(arrays) != len(variables):
             raise ValueError(
                 f"Layer '{self.name}' has {len(variables)} variables. "
-                f"Received: {len(arrays)} arrays."
+                f"Received: {len(arrays)} arrays"
             )
         for variable, array in zip(variables, arrays, strict=True):
             if array.shape != variable.shape:
                 raise ValueError(
                     f"Variable '{variable.path}' has shape {variable.shape}. "
-                    f"Received: array of shape {array.shape}."
+                    f"Received: array of shape {array.shape}"
                 )
         fitting = [v.fitting(array) for v, array in zip(variables, arrays, strict=True)]
         for variable, array in zip(variables, fitting, strict=True):
