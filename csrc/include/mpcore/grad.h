@@ -62,8 +62,8 @@ MPCORE_API mpcore_status mpcore_lerp(mpcore_context* ctx, int64_t count,
                                      const mpcore_tensor_ref* tensors, double momentum);
 
 /// Euclidean norms. Squares are summed in double over a fixed tree: the bits are the same on every
-/// level and thread count. They neither overflow nor underflow; an f64 tensor whose squares would
-/// is read twice. A norm beyond DBL_MAX is infinite.
+/// level and thread count. They neither overflow nor underflow; an f64 tensor with squares out of
+/// the range of double is read twice. A norm beyond DBL_MAX is infinite.
 ///
 /// @param norms   count values, one per tensor, or NULL.
 /// @param global  the norm over all tensors, or NULL.
