@@ -182,6 +182,16 @@ def test_unscale_into_the_arrays_of_one_another() -> None:
     assert right.tolist() == [3.0] * 4
 
 
+@pytest.mark.parametrize("second", [slice(None), slice(1, None)], ids=["same", "part"])
+def test_unscale_in_place_takes_an_array_that_is_given_twice_once(
+    second: slice,
+) -> None:
+    a = np.full(6, 4, F32)
+    parts = [a, a[second]]
+    assert ops.unscale(parts, 0.5, out=parts)[1]
+    assert a.tolist() == [2.0] * 6
+
+
 def test_masked_gradients_in_place_are_refused() -> None:
     grads = [np.ma.masked_array(np.ones(3, F32), mask=[True, False, False])]
     with pytest.raises(TypeError, match="Masked arrays are not supported"):

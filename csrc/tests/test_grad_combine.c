@@ -144,6 +144,8 @@ static void test_errors_name_the_field_and_write_nothing(void) {
   to[1] = to[0];
   EXPECT(mpcore_unscale(NULL, 2, from, to, 1.0, NULL) == MPCORE_INVALID_ARGUMENT);
   EXPECT(error_names("mpcore_unscale", "outputs["));
+  EXPECT(mpcore_unscale(NULL, 2, to, NULL, 1.0, NULL) == MPCORE_INVALID_ARGUMENT);
+  EXPECT(error_names("mpcore_unscale", "tensors["));
   to[1] = good;
   EXPECT(mpcore_accumulate(NULL, 2, NULL, from, 1.0) == MPCORE_INVALID_ARGUMENT);
   EXPECT(mpcore_accumulate(NULL, 2, to, NULL, 1.0) == MPCORE_INVALID_ARGUMENT);
