@@ -1,4 +1,4 @@
-"""Thread counts, forks, signals, callers at once."""
+"""Thread counts, signals, callers at once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -15,43 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from reference import BF16, F32, assert_same_bits, operands
+from scripts import PRODUCT, TIMEOUT, run
 from small_models import classifier, data
 
 import mpcore
 from mpcore import _paths
-
-TIMEOUT = 60
-
-# What a script of this file starts with: a product that several threads share.
-PRODUCT = """
-import os
-import numpy as np
-import mpcore
-
-def product():
-    a = np.random.default_rng(0).standard_normal((600, 600)).astype(np.float32)
-    return mpcore.matmul(a, a)
-"""
-
-
-def run(code: str, tmp_path: Path, **environment: str) -> str:
-    """Run a script in a process of its own and return what it printed."""
-    script = tmp_path / "script.py"
-    script.write_text(code)
-    clean = {
-        k: v for k, v in os.environ.items() if not k.startswith(("MPCORE_", "OMP"))
-    }
-    result = subprocess.run(
-        [sys.executable, "-W", "ignore", script],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        cwd=tmp_path,
-        env=clean | environment,
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
-    return result.stdout
-
 
 # --- How many -------------------------------------------------------------------------
 
@@ -152,76 +119,6 @@ product()
 print(mpcore.threads.register_controller())
 """
     assert run(code, tmp_path).split() == ["False"]
-
-
-# --- Fork and spawn -------------------------------------------------------------------
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_forked_child_computes_after_the_parent_used_threads(
-    tmp_path: Path,
-) -> None:
-    code = f"""{PRODUCT}
-mpcore.set_num_threads(2)
-expected = product().tobytes()
-for _ in range(3):
-    child = os.fork()
-    if child == 0:
-        same = product().tobytes() == expected and mpcore.get_num_threads() == 2
-        grandchild = os.fork()
-        if grandchild == 0:
-            os._exit(0 if product().tobytes() == expected else 1)
-        os._exit(0 if same and os.waitpid(grandchild, 0)[1] == 0 else 1)
-    assert os.waitpid(child, 0)[1] == 0
-    assert product().tobytes() == expected
-"""
-    run(code, tmp_path)
-
-
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_multiprocessing_computes_after_threads_were_used(
-    method: str, tmp_path: Path
-) -> None:
-    code = f"""{PRODUCT}
-import multiprocessing
-
-def work(_):
-    return product().tobytes()
-
-if __name__ == "__main__":
-    mpcore.set_num_threads(2)
-    expected = product().tobytes()
-    with multiprocessing.get_context("{method}").Pool(2) as pool:
-        assert pool.map(work, range(4)) == [expected] * 4
-    assert product().tobytes() == expected
-"""
-    run(code, tmp_path)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_fork_while_another_thread_computes(tmp_path: Path) -> None:
-    code = f"""{PRODUCT}
-import threading
-
-mpcore.set_num_threads(2)
-expected = product().tobytes()
-stop = threading.Event()
-
-def loop():
-    while not stop.is_set():
-        product()
-
-busy = threading.Thread(target=loop)
-busy.start()
-for _ in range(5):
-    child = os.fork()
-    if child == 0:
-        os._exit(0 if product().tobytes() == expected else 1)
-    assert os.waitpid(child, 0)[1] == 0
-stop.set()
-busy.join()
-"""
-    run(code, tmp_path)
 
 
 # --- Several callers, the interpreter lock, signals -----------------------------------

@@ -23,6 +23,9 @@ _LIMIT = 2**64
 _FIXED_STREAM = _LIMIT - 1
 
 _lock = threading.Lock()
+os.register_at_fork(  # The child finds it free.
+    before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
+)
 _seed = int.from_bytes(os.urandom(8), "little")
 _next_stream = 0
 

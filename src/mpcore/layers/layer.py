@@ -6,7 +6,6 @@ asked, so lists and dicts of layers may grow at any time.
 """
 
 import functools
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any, Self
@@ -15,6 +14,7 @@ import numpy as np
 
 from mpcore import autocast, constraints, dtypes, initializers, regularizers
 from mpcore.layers.calling import (
+    building,
     call_context,
     cast_floating,
     shape_of,
@@ -29,8 +29,6 @@ from mpcore.variable import Variable, name_scope
 Shape = tuple[int | None, ...]
 
 _NAMES = Names()
-# Threads that call an unbuilt model build it one after the other.
-_BUILDING = threading.RLock()
 
 
 def owned(value: object) -> Iterator["Layer | Variable"]:
@@ -321,7 +319,7 @@ class Layer:
         """Cast the floating arguments, build if needed, and `call`."""
         if self.built:
             return self._call(args, kwargs)
-        with _BUILDING:
+        with building():
             if self.built:  # by another thread
                 return self._call(args, kwargs)
             made = len(self._weights)
