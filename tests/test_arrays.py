@@ -1,6 +1,6 @@
 """Which arrays the public functions take: layouts, empty ones, 0-d, more than 2^31.
 
-Each law goes through the table of functions. Ids name the cases the tests stand for.
+Each law goes through the table of functions.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def test_functions_are_all_in_the_table() -> None:
 @EACH_FUNCTION
 @DTYPES
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_h67_h68_h69_layout_gives_the_bits_of_the_plain_array(
+def test_layout_gives_the_bits_of_the_plain_array(
     name: str, dtype: np.dtype, layout: str
 ) -> None:
     plain = values(dtype)
@@ -116,7 +116,7 @@ ELEMENTWISE = {
 
 @pytest.mark.parametrize("name", sorted(ELEMENTWISE | {"softmax"}))
 @pytest.mark.parametrize("shape", [(0, 6), (2, 0, 6), (3, 0)], ids=str)
-def test_h70_empty_arrays_keep_their_shape(name: str, shape: tuple[int, ...]) -> None:
+def test_empty_arrays_keep_their_shape(name: str, shape: tuple[int, ...]) -> None:
     assert FUNCTIONS[name](np.ones(shape, F16)).shape == shape
 
 
@@ -140,7 +140,7 @@ EMPTY_RESULTS = {
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS.keys() - ELEMENTWISE - {"softmax"}))
-def test_h70_no_rows_give_the_sum_of_nothing(name: str) -> None:
+def test_no_rows_give_the_sum_of_nothing(name: str) -> None:
     assert_same(FUNCTIONS[name](np.ones((0, 6), F16)), EMPTY_RESULTS[name])
 
 
@@ -173,36 +173,36 @@ def test_0d_array_where_an_axis_is_needed_is_refused(name: str) -> None:
 # --- The cases ------------------------------------------------------------------------
 
 
-def test_h67_read_only_operands() -> None:
+def test_read_only_operands() -> None:
     a = read_only(np.eye(3, dtype=F16))
     assert np.array_equal(mpcore.matmul(a, a, out_dtype="float32"), np.eye(3))
     assert mpcore.all_finite([a])
 
 
-def test_h68_byte_swapped_values() -> None:
+def test_byte_swapped_values() -> None:
     assert mpcore.cast(np.array([1.5, -3.0], ">f4"), "float16").tolist() == [1.5, -3.0]
 
 
-def test_h69_misaligned_source() -> None:
+def test_misaligned_source() -> None:
     x = np.frombuffer(bytearray(41), np.uint8)[1:].view(F32)
     x[:] = np.arange(10)
     assert mpcore.cast(x, "bfloat16").astype(F32).tolist() == list(range(10))
 
 
-def test_h70_zero_in_the_middle_of_a_shape() -> None:
+def test_zero_in_the_middle_of_a_shape() -> None:
     assert mpcore.cast(np.ones((2, 0, 1), F32), "float16").shape == (2, 0, 1)
     assert mpcore.all_finite([np.ones((2, 0, 1), F32)])
 
 
 @pytest.mark.parametrize("n", [1, 7, 1023, 1024, 1025])
 @DTYPES
-def test_h71_adam_takes_every_length(n: int, dtype: np.dtype) -> None:
+def test_adam_takes_every_length(n: int, dtype: np.dtype) -> None:
     v = Variable(np.zeros(n, dtype))
     optimizers.Adam(0.5).apply([np.ones(n, dtype)], [v])
     assert np.allclose(v.numpy().astype(float), -0.5, atol=2e-3)
 
 
-def test_h73_gradient_in_fortran_order_pairs_by_index() -> None:
+def test_gradient_in_fortran_order_pairs_by_index() -> None:
     g = np.asfortranarray(np.arange(6, dtype=F32).reshape(2, 3))
     v = Variable(np.zeros((2, 3), F32))
     optimizers.SGD(1.0).apply([g], [v])
@@ -218,7 +218,7 @@ def untouched(n_bytes: int) -> np.ndarray:
     return np.frombuffer(mmap.mmap(-1, n_bytes, flags=flags), np.uint8)
 
 
-def test_h72_strides_beyond_32_bits() -> None:
+def test_strides_beyond_32_bits() -> None:
     apart = 2**31 + 8
     memory = untouched(2 * (3 * apart)).view(F16)
     rows = np.lib.stride_tricks.as_strided(memory, (3, 2), (2 * apart, 2))
@@ -229,7 +229,7 @@ def test_h72_strides_beyond_32_bits() -> None:
     assert mpcore.cast(rows, F32).tolist() == [[1, 2], [3, 4], [5, 6]]
 
 
-def test_h72_all_finite_sees_element_two_to_the_31st() -> None:
+def test_all_finite_sees_element_two_to_the_31st() -> None:
     """Reading pages that nobody wrote takes no memory."""
     x = untouched(2 * (2**31 + 16)).view(F16)
     assert mpcore.all_finite(x)
@@ -241,7 +241,7 @@ def test_h72_all_finite_sees_element_two_to_the_31st() -> None:
     os.environ.get("MPCORE_NIGHTLY") != "1",
     reason="nightly, in 13 GB of memory: set MPCORE_NIGHTLY=1",
 )
-def test_h72_cast_and_sgd_of_more_than_two_to_the_31st_elements() -> None:
+def test_cast_and_sgd_of_more_than_two_to_the_31st_elements() -> None:
     n = 2**31 + 16
     x = np.zeros(n, F16)
     x[-16:] = np.arange(16)

@@ -1,6 +1,6 @@
 """What the public functions refuse, and what becomes of `out` then and otherwise.
 
-Each law goes through the table of functions. Ids name the cases the tests stand for.
+Each law goes through the table of functions.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def test_out_of_any_layout_is_filled_and_returned(layout: str, dtype: np.dtype) 
 
 
 @DTYPES
-def test_h64_out_that_overlaps_an_input_gives_what_a_new_array_would(
+def test_out_that_overlaps_an_input_gives_what_a_new_array_would(
     dtype: np.dtype,
 ) -> None:
     memory = values(dtype, (8, 6))
@@ -174,12 +174,22 @@ def test_h64_out_that_overlaps_an_input_gives_what_a_new_array_would(
         assert_same_bits(shared[where], halved)
 
 
-def test_h64_unscale_into_the_arrays_of_one_another() -> None:
+def test_unscale_into_the_arrays_of_one_another() -> None:
     a, b = np.full(4, 2, F32), np.full(4, 6, F32)
     (left, right), finite = ops.unscale([a, b], 0.5, out=[b, a])
     assert left is b and right is a and finite
     assert left.tolist() == [1.0] * 4
     assert right.tolist() == [3.0] * 4
+
+
+@pytest.mark.parametrize("second", [slice(None), slice(1, None)], ids=["same", "part"])
+def test_unscale_in_place_takes_an_array_that_is_given_twice_once(
+    second: slice,
+) -> None:
+    a = np.full(6, 4, F32)
+    parts = [a, a[second]]
+    assert ops.unscale(parts, 0.5, out=parts)[1]
+    assert a.tolist() == [2.0] * 6
 
 
 def test_masked_gradients_in_place_are_refused() -> None:
@@ -189,7 +199,7 @@ def test_masked_gradients_in_place_are_refused() -> None:
     assert np.all(grads[0].data == 1)
 
 
-def test_h64_cast_in_place_between_widths() -> None:
+def test_cast_in_place_between_widths() -> None:
     memory = bytearray(64)
     wide = np.frombuffer(memory, F32)
     wide[:] = np.arange(16)

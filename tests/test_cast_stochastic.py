@@ -192,6 +192,8 @@ def test_stochastic_seed_none_is_the_next_stream(half: np.dtype) -> None:
     assert_same_bits(mpcore.cast(x, half, rounding="stochastic"), first)
     before = random.get_state()
     rounded(x, half, 1)
+    with pytest.raises(ValueError, match="`out` must have shape"):
+        mpcore.cast(x, half, np.empty(3, half), rounding="stochastic")
     assert random.get_state() == before
 
 

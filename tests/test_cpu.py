@@ -1,6 +1,6 @@
 """Levels of this CPU, what the system refuses, the floating-point environment.
 
-Ids name the cases they stand for. Invented CPUs are in csrc/tests/test_dispatch.cpp.
+Invented CPUs are in csrc/tests/test_dispatch.cpp.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def level(name: str) -> dict[str, object]:
 # --- Which levels ---------------------------------------------------------------------
 
 
-def test_h81_levels_match_the_flags_of_the_cpu() -> None:
+def test_levels_match_the_flags_of_the_cpu() -> None:
     """By feature, not by vendor; AMX may be refused on top of that."""
     flags = cpu_flags()
     needed: set[str] = set()
@@ -95,7 +95,7 @@ def test_h81_levels_match_the_flags_of_the_cpu() -> None:
             assert entry["reason"] == "available"
 
 
-def test_h81_default_level_is_the_highest_available() -> None:
+def test_default_level_is_the_highest_available() -> None:
     highest = mpcore.available_isas()[-1]
     assert mpcore.cpu_info()["isa"] == mpcore.get_isa() == highest
 
@@ -125,7 +125,7 @@ except AssertionError:
     assert result.stdout.split() == ["granted"], result.stderr
 
 
-def test_h79_amx_refused_for_a_small_signal_stack_says_so_and_falls_back() -> None:
+def test_amx_refused_for_a_small_signal_stack_says_so_and_falls_back() -> None:
     if not level("amx")["available"]:
         pytest.skip(f"no AMX here: {level('amx')['reason']}")
     code = f"""{SMALL_STACK}
@@ -157,7 +157,7 @@ assert mpcore.get_isa() == "amx"
     assert "Available: scalar" in result.stdout
 
 
-def test_h79_amx_forced_by_the_environment_and_refused_is_an_error() -> None:
+def test_amx_forced_by_the_environment_and_refused_is_an_error() -> None:
     if not level("amx")["available"]:
         pytest.skip(f"no AMX here: {level('amx')['reason']}")
     result = python(
@@ -169,7 +169,7 @@ def test_h79_amx_forced_by_the_environment_and_refused_is_an_error() -> None:
     assert "signal stack" in result.stderr
 
 
-def test_h81_level_forced_by_the_environment_is_in_force() -> None:
+def test_level_forced_by_the_environment_is_in_force() -> None:
     for name in mpcore.available_isas():
         result = python(
             "import mpcore; print(mpcore.cpu_info()['isa'])", MPCORE_ISA=name
@@ -185,7 +185,7 @@ def test_level_that_does_not_exist_is_an_error_that_lists_the_valid() -> None:
 
 
 @pytest.mark.parametrize("dtype", [F32, BF16], ids=lambda d: d.name)
-def test_h81_every_level_gives_the_bits_of_scalar(isa: str, dtype: np.dtype) -> None:
+def test_every_level_gives_the_bits_of_scalar(isa: str, dtype: np.dtype) -> None:
     a, b = operands(37, 65, 21, dtype)
     results = [mpcore.matmul(a, b), mpcore.cast(a, F16), mpcore.cast(a, F32)]
     mpcore.set_isa("scalar")
@@ -200,7 +200,7 @@ def test_h81_every_level_gives_the_bits_of_scalar(isa: str, dtype: np.dtype) -> 
 # --- The floating-point environment ---------------------------------------------------
 
 
-def test_h82_import_and_use_leave_subnormals_alone() -> None:
+def test_import_and_use_leave_subnormals_alone() -> None:
     code = """
 import sys
 import threading
@@ -232,7 +232,7 @@ print(kept() and there == [True])
     assert result.stdout.split() == ["True"], result.stderr
 
 
-def test_h82_results_do_not_depend_on_the_mode_the_host_has_set(isa: str) -> None:
+def test_results_do_not_depend_on_the_mode_the_host_has_set(isa: str) -> None:
     """A host that flushes subnormals gets the same bits, and keeps its mode."""
     code = f"""
 import ctypes, mmap, sys

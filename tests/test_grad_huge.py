@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(
 SIZE = 2**31 + 16
 
 
-def test_case_h72_check_unscale_and_norms_reach_beyond_2_to_31() -> None:
+def test_check_unscale_and_norms_reach_beyond_2_to_31() -> None:
     x = np.ones(SIZE, F16)
     arrays = [x]
     assert ops.all_finite(arrays)
@@ -32,7 +32,7 @@ def test_case_h72_check_unscale_and_norms_reach_beyond_2_to_31() -> None:
     assert ops.global_norm(arrays) == np.sqrt(SIZE * 0.25)
 
 
-def test_case_h72_accumulate_and_lerp_reach_beyond_2_to_31() -> None:
+def test_accumulate_and_lerp_reach_beyond_2_to_31() -> None:
     x = np.ones(SIZE, F32)
     ops.accumulate([x], [x], 2.0)
     assert x[0] == x[2**31] == x[-1] == 3

@@ -75,16 +75,19 @@ def test_run_stream_makes_as_many_passes_as_it_is_told(num_threads):
     np.testing.assert_array_equal(a, -before)
 
 
-def test_run_stream_takes_addresses_that_are_no_multiple_of_four():
-    raw = np.zeros(4 * 100 + 1, np.uint8)
-    to = raw[1:].view(np.float32)
-    (source,) = arrays_of(1, 100)
-    assert to.flags.c_contiguous
-    try:
-        limits.run_stream("copy_nontemporal", 1, [source, to])
-    except ValueError as error:  # NumPy calls such an array not aligned.
-        pytest.fail(str(error))
-    np.testing.assert_array_equal(to, source)
+@pytest.mark.parametrize("stream", limits.STREAMS)
+def test_run_stream_takes_addresses_that_are_no_multiple_of_four(stream, isa):
+    n = 1003
+    arrays = [
+        np.zeros(4 * n + 1, np.uint8)[1:].view(np.float32)
+        for _ in range(limits.STREAM_ARRAYS[stream])
+    ]
+    for array, values in zip(arrays, arrays_of(len(arrays), n), strict=True):
+        array[:] = values
+    expected = STREAM_RESULTS[stream](*(a.copy() for a in arrays))
+    limits.run_stream(stream, 1, arrays)
+    for array, wanted in zip(arrays, expected, strict=True):
+        np.testing.assert_array_equal(array, wanted)
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,34 @@ def test_fit_complex_targets_are_an_error():
         classifier().fit(x, y.astype(complex), verbose=0)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda model, x, y: model.fit(np.ma.masked_array(x), y, verbose=0),
+        lambda model, x, y: model.fit(x, np.ma.masked_array(y), verbose=0),
+        lambda model, x, y: model.fit(
+            x, y, sample_weight=np.ma.ones(len(x)), verbose=0
+        ),
+        lambda model, x, y: model.evaluate(np.ma.masked_array(x), y),
+        lambda model, x, y: model.predict(np.ma.masked_array(x)),
+        lambda model, x, y: model.set_weights(
+            [np.ma.masked_array(w) for w in model.get_weights()]
+        ),
+        lambda model, x, y: mpcore.initializers.Constant(np.ma.ones(3))((3,)),
+    ],
+    ids=["x", "y", "weights", "evaluate", "predict", "set_weights", "constant"],
+)
+def test_model_masked_arrays_are_refused_since_the_mask_would_be_lost(call):
+    x, y = data(8)
+    model = classifier()
+    model.predict(x)
+    before = model.get_weights()
+    with pytest.raises(TypeError, match="Masked arrays are not supported"):
+        call(model, x, y)
+    for now, then in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(now, then)
+
+
 def test_compiled_model_is_freed_without_the_cycle_collector():
     x, y = data()
     model = classifier(metrics=[])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
@@ -113,32 +112,6 @@ print(*mapped, sep="\\n")
     mapped = run_python(code, library).splitlines()
 
     assert [Path(path).resolve() for path in mapped] == [Path(library).resolve()]
-
-
-def test_import_and_use_leave_denormals_alone() -> None:
-    code = """
-import json
-import numpy as np
-tiny = np.full(64, 1e-40, np.float32)
-def products():
-    return (tiny * np.float32(1)).tolist() + (tiny / np.float32(2)).tolist()
-seen = [products()]
-import mpcore
-seen.append(products())
-from mpcore._core import gemm, optim
-m = np.ones((64, 64), np.float32)
-gemm.gemm(m, m, np.empty_like(m))
-param, grad, state = (np.full(99999, 1e-39, np.float32) for _ in range(3))
-tensors = [param], [grad], [None], [(state,)], 1.0, 0.0
-optim.step("sgd", *tensors, learning_rate=0.1, momentum=0.9)
-seen.append(products())
-print(json.dumps(seen))
-"""
-    before, imported, used = json.loads(run_python(code))
-
-    assert all(value > 0 for value in before)
-    assert imported == before
-    assert used == before
 
 
 @pytest.mark.parametrize("option", DIRECTORY_OPTIONS)

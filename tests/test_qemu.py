@@ -1,7 +1,7 @@
 """The package on CPUs that this machine is not, emulated by QEMU.
 
 The emulator's processor lacks what the newer levels need; a single instruction of them
-outside its level ends the process. (H80)
+outside its level ends the process.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def run(*emulator: str, **environment: str) -> dict[str, Any]:
     ("cpu", "level", "lacking"),
     [("Nehalem", "scalar", "AVX2"), ("Haswell", "avx2", "AVX512F")],
 )
-def test_h80_old_cpu_runs_its_level_with_the_bits_of_this_machine(
+def test_old_cpu_runs_its_level_with_the_bits_of_this_machine(
     cpu: str, level: str, lacking: str
 ) -> None:
     assert QEMU is not None

@@ -1,4 +1,4 @@
-"""Thread counts, forks, signals, callers at once. Ids name cases they stand for."""
+"""Thread counts, signals, callers at once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -15,49 +14,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from reference import BF16, F32, assert_same_bits, operands
+from scripts import PRODUCT, TIMEOUT, run
 from small_models import classifier, data
 
 import mpcore
 from mpcore import _paths
 
-TIMEOUT = 60
-
-# What a script of this file starts with: a product that several threads share.
-PRODUCT = """
-import os
-import numpy as np
-import mpcore
-
-def product():
-    a = np.random.default_rng(0).standard_normal((600, 600)).astype(np.float32)
-    return mpcore.matmul(a, a)
-"""
-
-
-def run(code: str, tmp_path: Path, **environment: str) -> str:
-    """Run a script in a process of its own and return what it printed."""
-    script = tmp_path / "script.py"
-    script.write_text(code)
-    clean = {
-        k: v for k, v in os.environ.items() if not k.startswith(("MPCORE_", "OMP"))
-    }
-    result = subprocess.run(
-        [sys.executable, "-W", "ignore", script],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        cwd=tmp_path,
-        env=clean | environment,
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
-    return result.stdout
-
-
 # --- How many -------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs affinity masks")
-def test_h75_num_threads_follows_the_affinity_mask(tmp_path: Path) -> None:
+def test_num_threads_follows_the_affinity_mask(tmp_path: Path) -> None:
     code = """
 import os
 cpus = sorted(os.sched_getaffinity(0))[:{count}]
@@ -71,7 +38,7 @@ print(mpcore.get_num_threads(), len(cpus))
     assert 1 <= threads <= cpus
 
 
-def test_h76_num_threads_from_the_environment_is_the_default(tmp_path: Path) -> None:
+def test_num_threads_from_the_environment_is_the_default(tmp_path: Path) -> None:
     code = """
 import mpcore
 print(mpcore.get_num_threads())
@@ -111,7 +78,7 @@ for call in (
     )
 
 
-def test_h76_limits_of_openmp_neither_hang_nor_count(tmp_path: Path) -> None:
+def test_limits_of_openmp_neither_hang_nor_count(tmp_path: Path) -> None:
     code = f"""{PRODUCT}
 mpcore.set_num_threads(8)
 product()
@@ -152,76 +119,6 @@ product()
 print(mpcore.threads.register_controller())
 """
     assert run(code, tmp_path).split() == ["False"]
-
-
-# --- Fork and spawn -------------------------------------------------------------------
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_h74_forked_child_computes_after_the_parent_used_threads(
-    tmp_path: Path,
-) -> None:
-    code = f"""{PRODUCT}
-mpcore.set_num_threads(2)
-expected = product().tobytes()
-for _ in range(3):
-    child = os.fork()
-    if child == 0:
-        same = product().tobytes() == expected and mpcore.get_num_threads() == 2
-        grandchild = os.fork()
-        if grandchild == 0:
-            os._exit(0 if product().tobytes() == expected else 1)
-        os._exit(0 if same and os.waitpid(grandchild, 0)[1] == 0 else 1)
-    assert os.waitpid(child, 0)[1] == 0
-    assert product().tobytes() == expected
-"""
-    run(code, tmp_path)
-
-
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_h74_multiprocessing_computes_after_threads_were_used(
-    method: str, tmp_path: Path
-) -> None:
-    code = f"""{PRODUCT}
-import multiprocessing
-
-def work(_):
-    return product().tobytes()
-
-if __name__ == "__main__":
-    mpcore.set_num_threads(2)
-    expected = product().tobytes()
-    with multiprocessing.get_context("{method}").Pool(2) as pool:
-        assert pool.map(work, range(4)) == [expected] * 4
-    assert product().tobytes() == expected
-"""
-    run(code, tmp_path)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_h74_fork_while_another_thread_computes(tmp_path: Path) -> None:
-    code = f"""{PRODUCT}
-import threading
-
-mpcore.set_num_threads(2)
-expected = product().tobytes()
-stop = threading.Event()
-
-def loop():
-    while not stop.is_set():
-        product()
-
-busy = threading.Thread(target=loop)
-busy.start()
-for _ in range(5):
-    child = os.fork()
-    if child == 0:
-        os._exit(0 if product().tobytes() == expected else 1)
-    assert os.waitpid(child, 0)[1] == 0
-stop.set()
-busy.join()
-"""
-    run(code, tmp_path)
 
 
 # --- Several callers, the interpreter lock, signals -----------------------------------
@@ -293,7 +190,7 @@ def test_threads_may_change_the_level_while_others_compute() -> None:
     in_threads(3, work)
 
 
-def test_h77_other_threads_run_while_a_product_is_in_c() -> None:
+def test_other_threads_run_while_a_product_is_in_c() -> None:
     mpcore.set_isa("scalar")  # long enough
     mpcore.set_num_threads(1)
     a, b = operands(900, 900, 900, F32)
@@ -317,7 +214,7 @@ def test_h77_other_threads_run_while_a_product_is_in_c() -> None:
     assert rounds >= 20
 
 
-def test_h77_interrupt_stops_fit_at_once_and_leaves_the_model_usable() -> None:
+def test_interrupt_stops_fit_at_once_and_leaves_the_model_usable() -> None:
     model = classifier("mixed_float16")
     x, y = data()
     model.fit(x, y, epochs=1, verbose=0)
@@ -344,7 +241,7 @@ def test_h77_interrupt_stops_fit_at_once_and_leaves_the_model_usable() -> None:
 # --- No runtime of its own ------------------------------------------------------------
 
 
-def test_h78_binaries_link_no_openmp_runtime() -> None:
+def test_binaries_link_no_openmp_runtime() -> None:
     libraries = [_paths.lib_dir() / "libmpcore.so.0"]
     libraries += (_paths.lib_dir().parent / "_core").glob("*.so")
     assert len(libraries) > 5
@@ -357,7 +254,7 @@ def test_h78_binaries_link_no_openmp_runtime() -> None:
 
 
 @pytest.mark.parametrize("first", ["mpcore", "sklearn"])
-def test_h78_works_before_and_after_scikit_learn(first: str, tmp_path: Path) -> None:
+def test_works_before_and_after_scikit_learn(first: str, tmp_path: Path) -> None:
     pytest.importorskip("sklearn")
     parts = {
         "mpcore": PRODUCT + "\nexpected = product().tobytes()\n",

@@ -56,11 +56,13 @@ mpcore_status check_tensors(const char* function, const char* list, int64_t coun
   return MPCORE_OK;
 }
 
-// Tensors that are written from others: pairs of equal size. One is its tensor itself, or lies
-// apart from all tensors; and from all that are written, or results would depend on who is first.
+// Tensors that are written from others, which have been checked: pairs of equal size. One is its
+// tensor itself, or lies apart from all tensors; and from all that are written, or results would
+// depend on who is first.
 mpcore_status check_written(const char* function, const char* list, int64_t count,
                             const mpcore_tensor_ref* written, const mpcore_tensor_ref* tensors) {
-  if (const auto s = check_tensors(function, list, count, written)) return s;
+  if (written != tensors)
+    if (const auto s = check_tensors(function, list, count, written)) return s;
   struct Range {
     uintptr_t begin, end;
     int64_t written;  // which one, or -1: only read
@@ -150,17 +152,16 @@ mpcore_status check_multiplier(const char* function, double multiplier, int64_t 
 mpcore_status unscale(mpcore_context* ctx, int64_t count, const mpcore_tensor_ref* tensors,
                       const mpcore_tensor_ref* outputs, double multiplier, int32_t* finite) {
   constexpr const char* kName = "mpcore_unscale";
+  const char* const list = outputs == nullptr ? "tensors" : "outputs";
   if (const auto s = check_tensors(kName, "tensors", count, tensors)) return s;
   if (outputs == nullptr) outputs = tensors;
-  if (outputs != tensors) {
-    if (const auto s = check_written(kName, "outputs", count, outputs, tensors)) return s;
-    for (int64_t t = 0; t < count; ++t)
-      if (outputs[t].dtype != tensors[t].dtype)
-        return fail(MPCORE_INVALID_ARGUMENT,
-                    "%s: outputs[%" PRId64 "].dtype must be that of its tensor (got %s for %s)",
-                    kName, t, mpcore_dtype_name(outputs[t].dtype),
-                    mpcore_dtype_name(tensors[t].dtype));
-  }
+  if (const auto s = check_written(kName, list, count, outputs, tensors)) return s;
+  for (int64_t t = 0; t < count; ++t)
+    if (outputs[t].dtype != tensors[t].dtype)
+      return fail(MPCORE_INVALID_ARGUMENT,
+                  "%s: outputs[%" PRId64 "].dtype must be that of its tensor (got %s for %s)",
+                  kName, t, mpcore_dtype_name(outputs[t].dtype),
+                  mpcore_dtype_name(tensors[t].dtype));
   if (const auto s = check_multiplier(kName, multiplier, count, tensors)) return s;
   Session session(ctx);
   if (session.status() != MPCORE_OK) return session.status();

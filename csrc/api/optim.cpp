@@ -96,15 +96,16 @@ mpcore_status check_tensors(int64_t count, const mpcore_optim_tensor* tensors, i
       return fail(MPCORE_INVALID_ARGUMENT,
                   "%s: tensors[%" PRId64 "].size must be >= 0 and fit in memory (got %" PRId64 ")",
                   kFunction, t, x.size);
-    if (!std::isfinite(x.grad_multiplier))
-      return fail(MPCORE_INVALID_ARGUMENT,
-                  "%s: tensors[%" PRId64 "].grad_multiplier must be finite (got %g)", kFunction, t,
-                  x.grad_multiplier);
-    if (!std::isfinite(x.weight_decay))
-      return fail(MPCORE_INVALID_ARGUMENT,
-                  "%s: tensors[%" PRId64 "].weight_decay must be finite (got %g)", kFunction, t,
-                  x.weight_decay);
     if (const auto s = check_dtypes(t, x)) return s;
+    // In fp32 an infinity would make NaN of zeros.
+    const double largest = x.param_dtype == MPCORE_DTYPE_F64 ? DBL_MAX : FLT_MAX;
+    for (const auto& [name, factor] :
+         {std::pair{"grad_multiplier", x.grad_multiplier}, {"weight_decay", x.weight_decay}})
+      if (!(std::fabs(factor) <= largest))
+        return fail(MPCORE_INVALID_ARGUMENT,
+                    "%s: tensors[%" PRId64
+                    "].%s must be finite, in float32 unless the param is float64 (got %g)",
+                    kFunction, t, name, factor);
     if (const auto s = check_arrays(t, x, states)) return s;
   }
   return MPCORE_OK;
@@ -233,7 +234,8 @@ double norm_ratio(const double* squares, int64_t blocks) {
 mpcore_status optim_step(mpcore_context* ctx, const mpcore_optim_args* args, int64_t count,
                          const mpcore_optim_tensor* tensors) {
   if (const auto s = check_args(args)) return s;
-  const int states = optim_rule(args->optimizer)->states(*args);
+  const OptimRule& rule = *optim_rule(args->optimizer);
+  const int states = rule.states(*args);
   if (const auto s = check_tensors(count, tensors, states)) return s;
   if (const auto s = check_constants(count, tensors, *args)) return s;
 
@@ -243,7 +245,7 @@ mpcore_status optim_step(mpcore_context* ctx, const mpcore_optim_args* args, int
                             [&](int64_t t) { return tensors[t].size; });
   if (!partition.valid()) return MPCORE_OUT_OF_MEMORY;
   const int64_t blocks = partition.blocks();
-  const bool measures = args->optimizer == MPCORE_OPTIMIZER_LAMB;
+  const bool measures = rule.measures;
   double *squares = nullptr, *ratios = nullptr;
   if (measures) {
     squares = static_cast<double*>(session.workspace(2 * blocks * sizeof(double)));

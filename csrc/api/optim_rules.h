@@ -1,5 +1,5 @@
-// What the C entry knows of each optimizer: how many states it has, and which scalars it reads, in
-// which range.
+// What the C entry knows of each optimizer: how many states it has, which scalars it reads, in
+// which range, and whether it needs norms first.
 #ifndef MPCORE_API_OPTIM_RULES_H_
 #define MPCORE_API_OPTIM_RULES_H_
 
@@ -33,6 +33,7 @@ struct OptimRule {
   int (*states)(const mpcore_optim_args& a);
   Scalar scalars[kMaxScalars] = {};  // ends where a name is null, as does flags
   Flag flags[kMaxFlags] = {};
+  bool measures = false;  // a first pass sums squares, a second one updates
 };
 
 namespace optim_scalars {
@@ -83,7 +84,7 @@ inline const OptimRule* optim_rule(mpcore_optimizer optimizer) {
       {kTwo, {kRho, kEpsilon}},
       {kTwo, {kPositiveRate, kPower, kL1, kL2, kShrinkage, kBeta}},
       {kOne, {kBeta1Closed, kBeta2Closed}},
-      {kTwo, {kBeta1, kBeta2, kEpsilon}},
+      {kTwo, {kBeta1, kBeta2, kEpsilon}, {}, true},
       {kTwo, {kBeta1Divisor, kBeta2, kEpsilon}},
   };
   constexpr auto kCount = static_cast<mpcore_optimizer>(sizeof(kRules) / sizeof(kRules[0]));

@@ -49,6 +49,16 @@ inline F64x16 min(const F64x16& x, const F64x16& y) {
   return F64x16::make([&](int i) { return x.lane[i] < y.lane[i] ? x.lane[i] : y.lane[i]; });
 }
 
+// A number in every lane, rounded once where the lanes are fp32.
+template <class V>
+inline V constant(double x) {
+  if constexpr (__is_same(V, F32x16)) {
+    return F32x16::set(static_cast<float>(x));
+  } else {
+    return V::set(x);
+  }
+}
+
 // load_as<V>(p, count): elements of any float type in the lanes of V; what is not read is 0.
 template <class V, class T, class Count>
 inline V load_as(const T* p, Count count) {

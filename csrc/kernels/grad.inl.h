@@ -266,27 +266,17 @@ inline void combine(void* total, mpcore_dtype total_dtype, const void* x, mpcore
   });
 }
 
-// A factor in every lane, rounded once where the lanes are fp32.
-template <class V>
-inline V factor_lanes(double x) {
-  if constexpr (__is_same(V, F32x16)) {
-    return F32x16::set(static_cast<float>(x));
-  } else {
-    return V::set(x);
-  }
-}
-
 template <class V>
 struct AddScaled {
   V multiplier;
-  explicit AddScaled(double m) : multiplier(factor_lanes<V>(m)) {}
+  explicit AddScaled(double m) : multiplier(constant<V>(m)) {}
   inline V operator()(const V& total, const V& x) const { return total + x * multiplier; }
 };
 
 template <class V>
 struct Lerp {
   V momentum, rest;
-  explicit Lerp(double m) : momentum(factor_lanes<V>(m)), rest(factor_lanes<V>(1 - m)) {}
+  explicit Lerp(double m) : momentum(constant<V>(m)), rest(constant<V>(1 - m)) {}
   inline V operator()(const V& average, const V& x) const { return x * rest + average * momentum; }
 };
 

@@ -61,16 +61,17 @@ constexpr int64_t kFarElements = 512;  // how far ahead: 2 KiB
 inline void ask(const float* p) { __builtin_prefetch(p + kFarElements); }
 inline void ask_to_write(float* p) { __builtin_prefetch(p + kFarElements, 1); }
 
-// Calls body(i, w) for the whole vectors of [0, n), walking kWalks parts side by side: memory gives
-// more to several streams than to one. Calls tail(i) for the elements that are left.
-template <int kWalks, class Body, class Tail>
-inline void walk(int64_t n, Body&& body, Tail&& tail) {
+// Calls body(i, w, count) for the vectors of [0, n), walking kWalks parts side by side: memory
+// gives more to several streams than to one. The last vector may have fewer than sixteen elements.
+template <int kWalks, class Body>
+inline void walk_side_by_side(int64_t n, Body&& body) {
   const int64_t part = n / (kWalks * kLanes) * kLanes;
   for (int64_t i = 0; i < part; i += kLanes) {
 #pragma GCC unroll 8
-    for (int w = 0; w < kWalks; ++w) body(w * part + i, w);
+    for (int w = 0; w < kWalks; ++w) body(w * part + i, w, Whole{});
   }
-  for (int64_t i = kWalks * part; i < n; ++i) tail(i);
+  const int64_t done = kWalks * part;
+  for_each_vector(n - done, [&](int64_t i, auto count) { body(done + i, 0, count); });
 }
 
 template <bool kFar>
@@ -78,99 +79,77 @@ void read_pass(int64_t n, const float* a) {
   constexpr int kWalks = 8;
   F32x16 largest[kWalks];
   for (F32x16& x : largest) x = F32x16::zero();
-  float last = 0;
-  walk<kWalks>(
-      n,
-      [&](int64_t i, int w) {
-        if constexpr (kFar) ask(a + i);
-        largest[w] = max(largest[w], F32x16::load(a + i));
-      },
-      [&](int64_t i) { last = a[i]; });
+  walk_side_by_side<kWalks>(n, [&](int64_t i, int w, auto count) {
+    if constexpr (kFar) ask(a + i);
+    largest[w] = max(largest[w], load(a + i, count));
+  });
   for (int w = 1; w < kWalks; ++w) largest[0] = max(largest[0], largest[w]);
   keep(largest[0]);
-  keep(last);
 }
 
 template <bool kFar>
 void negate_pass(int64_t n, float* a) {
-  walk<4>(
-      n,
-      [&](int64_t i, int) {
-        if constexpr (kFar) ask_to_write(a + i);
-        (F32x16::set(-1.0f) * F32x16::load(a + i)).store(a + i);
-      },
-      [&](int64_t i) { a[i] = -a[i]; });
+  walk_side_by_side<4>(n, [&](int64_t i, int, auto count) {
+    if constexpr (kFar) ask_to_write(a + i);
+    store(F32x16::set(-1.0f) * load(a + i, count), a + i, count);
+  });
 }
 
 template <bool kFar>
 void copy_pass(int64_t n, const float* a, float* b) {
-  walk<4>(
-      n,
-      [&](int64_t i, int) {
-        if constexpr (kFar) ask(a + i);
-        F32x16::load(a + i).store(b + i);
-      },
-      [&](int64_t i) { b[i] = a[i]; });
+  walk_side_by_side<4>(n, [&](int64_t i, int, auto count) {
+    if constexpr (kFar) ask(a + i);
+    store(load(a + i, count), b + i, count);
+  });
 }
 
+// A line past the caches, or a part of one.
+inline void put_line(F32x16 x, float* to, Whole) {
+  alignas(64) float line[kLanes];
+  x.store(line);
+  stream_line(to, line);
+}
+inline void put_line(F32x16 x, float* to, int count) { x.store(to, count); }
+
 void copy_nontemporal_pass(int64_t n, const float* a, float* b) {
-  constexpr int64_t kLine = kLanes * static_cast<int64_t>(sizeof(float));
-  const auto at = reinterpret_cast<uintptr_t>(b);
-  // To the first whole line; none is whole if b is not even aligned to its elements.
-  const int64_t head = at % sizeof(float) != 0
-                           ? n
-                           : static_cast<int64_t>((0 - at) % static_cast<uintptr_t>(kLine)) / 4;
-  int64_t start = 0;
-  for (; start < n && start < head; ++start) b[start] = a[start];
-  const float* const from = a + start;
-  float* const to = b + start;
-  walk<8>(
-      n - start,
-      [&](int64_t i, int) {
-        alignas(64) float line[kLanes];
-        ask(from + i);
-        F32x16::load(from + i).store(line);
-        stream_line(to + i, line);
-      },
-      [&](int64_t i) { to[i] = from[i]; });
+  constexpr int64_t kLine = 64, kElement = sizeof(float);
+  // Elements up to the first whole line; no number of them gets there from an odd address.
+  const auto off = static_cast<int64_t>(-reinterpret_cast<uintptr_t>(b) % kLine);
+  if (off % kElement != 0) return copy_pass<true>(n, a, b);
+  const int64_t head = off / kElement < n ? off / kElement : n;
+  for_each_vector(head, [&](int64_t i, auto count) { store(load(a + i, count), b + i, count); });
+  walk_side_by_side<8>(n - head, [&](int64_t i, int, auto count) {
+    ask(a + head + i);
+    put_line(load(a + head + i, count), b + head + i, count);
+  });
   stream_fence();
 }
 
 template <bool kFar>
 void triad_pass(int64_t n, const float* a, const float* b, float* c) {
-  walk<2>(
-      n,
-      [&](int64_t i, int) {
-        if constexpr (kFar) {
-          ask(a + i);
-          ask(b + i);
-        }
-        (F32x16::load(a + i) + F32x16::load(b + i) * F32x16::set(0.5f)).store(c + i);
-      },
-      [&](int64_t i) { c[i] = a[i] + b[i] * 0.5f; });
+  walk_side_by_side<2>(n, [&](int64_t i, int, auto count) {
+    if constexpr (kFar) {
+      ask(a + i);
+      ask(b + i);
+    }
+    store(load(a + i, count) + load(b + i, count) * F32x16::set(0.5f), c + i, count);
+  });
 }
 
 template <bool kFar>
 void update_pass(int64_t n, float* a, float* b, float* c, const float* d) {
-  walk<1>(
-      n,
-      [&](int64_t i, int) {
-        if constexpr (kFar) {
-          ask_to_write(a + i);
-          ask_to_write(b + i);
-          ask_to_write(c + i);
-          ask(d + i);
-        }
-        const F32x16 x = F32x16::load(d + i);
-        (x - F32x16::load(a + i)).store(a + i);
-        max(F32x16::load(b + i), x).store(b + i);
-        min(F32x16::load(c + i), x).store(c + i);
-      },
-      [&](int64_t i) {
-        a[i] = d[i] - a[i];
-        b[i] = b[i] > d[i] ? b[i] : d[i];
-        c[i] = c[i] < d[i] ? c[i] : d[i];
-      });
+  walk_side_by_side<1>(n, [&](int64_t i, int, auto count) {
+    if constexpr (kFar) {
+      ask_to_write(a + i);
+      ask_to_write(b + i);
+      ask_to_write(c + i);
+      ask(d + i);
+    }
+    const F32x16 x = load(d + i, count);
+    store(x - load(a + i, count), a + i, count);
+    store(max(load(b + i, count), x), b + i, count);
+    store(min(load(c + i, count), x), c + i, count);
+  });
 }
 
 template <bool kFar>

@@ -13,16 +13,6 @@
 namespace mpcore {
 namespace {
 
-// A scalar of the update in every lane, rounded once where the lanes are fp32.
-template <class V>
-inline V constant(double x) {
-  if constexpr (__is_same(V, F32x16)) {
-    return F32x16::set(static_cast<float>(x));
-  } else {
-    return V::set(x);
-  }
-}
-
 template <class V>
 inline V magnitude(const V& x) {
   return max(x, V::zero() - x);

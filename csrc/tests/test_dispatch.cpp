@@ -1,5 +1,4 @@
-// Which levels invented CPUs may run, by feature and whatever the vendor (H81); what this one
-// offers.
+// Which levels invented CPUs may run, by feature and whatever the vendor; what this one offers.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -54,7 +53,7 @@ void test_invented_cpus() {
   EXPECT(lacks("avx2", kNehalem, "AVX2"));
 }
 
-// Instructions whose registers the operating system does not save must not be used. (H79)
+// Instructions whose registers the operating system does not save must not be used.
 void test_missing_system_state() {
   CpuFeatures cpu = kSapphireRapids;
   cpu.os_tile = false;
@@ -98,7 +97,7 @@ void set_signal_stack(void* stack, int flags) {
 
 // A thread with a small signal stack: AMX is refused with the reason, the default level is there
 // all the same, and once the stack has gone AMX is granted. In a child, since what was granted once
-// is granted for good. (H79)
+// is granted for good.
 void test_small_signal_stack() {
   const int32_t amx = mpcore::find_level("amx");
   if (const char* const lack = mpcore::level_lacks(amx, mpcore::cpu_features())) {

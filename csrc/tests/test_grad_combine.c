@@ -36,9 +36,9 @@ static void expect_formula(mpcore_status (*call)(mpcore_context*, int64_t, const
                                                  const mpcore_tensor_ref*, double),
                            formula expected, double factor) {
   enum { kMax = 300007 };
-  static const int64_t lengths[] = {0,  1,    15,   16,   17,   31,     32,   33,    49,
-                                    63, 1023, 1024, 1025, 8191, 8192,   8193, 32768, 32801,
-                                    0,  0,    0,    0,    0,    131072, kMax, 131075};
+  static const int64_t lengths[] = {0,    1,    15,    16,    17,     31,     32,
+                                    33,   49,   63,    1023,  1024,   1025,   8191,
+                                    8192, 8193, 32768, 32801, 131072, 131075, kMax};
   double* x = malloc(kMax * sizeof(*x));
   double* y = malloc(kMax * sizeof(*y));
   unsigned char* from = malloc(kMax * 8 + 1);
@@ -144,6 +144,8 @@ static void test_errors_name_the_field_and_write_nothing(void) {
   to[1] = to[0];
   EXPECT(mpcore_unscale(NULL, 2, from, to, 1.0, NULL) == MPCORE_INVALID_ARGUMENT);
   EXPECT(error_names("mpcore_unscale", "outputs["));
+  EXPECT(mpcore_unscale(NULL, 2, to, NULL, 1.0, NULL) == MPCORE_INVALID_ARGUMENT);
+  EXPECT(error_names("mpcore_unscale", "tensors["));
   to[1] = good;
   EXPECT(mpcore_accumulate(NULL, 2, NULL, from, 1.0) == MPCORE_INVALID_ARGUMENT);
   EXPECT(mpcore_accumulate(NULL, 2, to, NULL, 1.0) == MPCORE_INVALID_ARGUMENT);

@@ -6,102 +6,56 @@
 #include "expect.h"
 #include "mpcore/mpcore.h"
 
-#define STATIC_ASSERT_JOIN(a, b) a##b
-#define STATIC_ASSERT_NAME(line) STATIC_ASSERT_JOIN(static_assert_, line)
-#define STATIC_ASSERT(condition) extern int STATIC_ASSERT_NAME(__LINE__)[(condition) ? 1 : -1]
-#define OFFSET(type, field, bytes) STATIC_ASSERT(offsetof(type, field) == (bytes))
-
 #if UINTPTR_MAX == UINT64_MAX
-STATIC_ASSERT(sizeof(mpcore_context_options) == 48);
-OFFSET(mpcore_context_options, struct_size, 0);
-OFFSET(mpcore_context_options, num_threads, 4);
-OFFSET(mpcore_context_options, isa, 8);
-OFFSET(mpcore_context_options, parallel_for, 16);
-OFFSET(mpcore_context_options, host, 24);
-OFFSET(mpcore_context_options, allocate, 32);
-OFFSET(mpcore_context_options, deallocate, 40);
+/* Refuses to compile unless STRUCT has this size and its fields these offsets. */
+#define LAYOUT_JOIN(a, b) a##b
+#define LAYOUT_NAME(line) LAYOUT_JOIN(layout_, line)
+#define LAYOUT(bytes, fields) \
+  extern int LAYOUT_NAME(__LINE__)[sizeof(STRUCT) == (bytes) && (fields) ? 1 : -1]
+#define AT(field, bytes) (offsetof(STRUCT, field) == (bytes))
 
-STATIC_ASSERT(sizeof(mpcore_matrix) == 40);
-OFFSET(mpcore_matrix, data, 0);
-OFFSET(mpcore_matrix, row_stride, 8);
-OFFSET(mpcore_matrix, col_stride, 16);
-OFFSET(mpcore_matrix, batch_stride, 24);
-OFFSET(mpcore_matrix, dtype, 32);
-OFFSET(mpcore_matrix, reserved, 36);
+#define STRUCT mpcore_context_options
+LAYOUT(48, AT(struct_size, 0) && AT(num_threads, 4) && AT(isa, 8) && AT(parallel_for, 16) &&
+               AT(host, 24) && AT(allocate, 32) && AT(deallocate, 40));
+#undef STRUCT
 
-STATIC_ASSERT(sizeof(mpcore_gemm_args) == 288);
-OFFSET(mpcore_gemm_args, struct_size, 0);
-OFFSET(mpcore_gemm_args, activation, 4);
-OFFSET(mpcore_gemm_args, batch, 8);
-OFFSET(mpcore_gemm_args, m, 16);
-OFFSET(mpcore_gemm_args, n, 24);
-OFFSET(mpcore_gemm_args, k, 32);
-OFFSET(mpcore_gemm_args, a, 40);
-OFFSET(mpcore_gemm_args, b, 80);
-OFFSET(mpcore_gemm_args, d, 120);
-OFFSET(mpcore_gemm_args, packed_b, 160);
-OFFSET(mpcore_gemm_args, alpha, 168);
-OFFSET(mpcore_gemm_args, beta, 172);
-OFFSET(mpcore_gemm_args, bias, 176);
-OFFSET(mpcore_gemm_args, bias_dtype, 184);
-OFFSET(mpcore_gemm_args, precision, 188);
-OFFSET(mpcore_gemm_args, residual, 192);
-OFFSET(mpcore_gemm_args, pre_activation, 232);
-OFFSET(mpcore_gemm_args, finite, 272);
-OFFSET(mpcore_gemm_args, sum_squares, 280);
+#define STRUCT mpcore_matrix
+LAYOUT(40, AT(data, 0) && AT(row_stride, 8) && AT(col_stride, 16) && AT(batch_stride, 24) &&
+               AT(dtype, 32) && AT(reserved, 36));
+#undef STRUCT
 
-STATIC_ASSERT(sizeof(mpcore_tensor_ref) == 24);
-OFFSET(mpcore_tensor_ref, data, 0);
-OFFSET(mpcore_tensor_ref, size, 8);
-OFFSET(mpcore_tensor_ref, dtype, 16);
-OFFSET(mpcore_tensor_ref, reserved, 20);
+#define STRUCT mpcore_gemm_args
+LAYOUT(288, AT(struct_size, 0) && AT(activation, 4) && AT(batch, 8) && AT(m, 16) && AT(n, 24) &&
+                AT(k, 32) && AT(a, 40) && AT(b, 80) && AT(d, 120) && AT(packed_b, 160) &&
+                AT(alpha, 168) && AT(beta, 172) && AT(bias, 176) && AT(bias_dtype, 184) &&
+                AT(precision, 188) && AT(residual, 192) && AT(pre_activation, 232) &&
+                AT(finite, 272) && AT(sum_squares, 280));
+#undef STRUCT
 
-STATIC_ASSERT(sizeof(mpcore_loss_scale) == 40);
-OFFSET(mpcore_loss_scale, struct_size, 0);
-OFFSET(mpcore_loss_scale, growth_steps, 4);
-OFFSET(mpcore_loss_scale, step_counter, 8);
-OFFSET(mpcore_loss_scale, scale, 16);
-OFFSET(mpcore_loss_scale, min_scale, 24);
-OFFSET(mpcore_loss_scale, max_scale, 32);
+#define STRUCT mpcore_tensor_ref
+LAYOUT(24, AT(data, 0) && AT(size, 8) && AT(dtype, 16) && AT(reserved, 20));
+#undef STRUCT
 
-STATIC_ASSERT(sizeof(mpcore_optim_tensor) == 112);
-OFFSET(mpcore_optim_tensor, size, 0);
-OFFSET(mpcore_optim_tensor, param, 8);
-OFFSET(mpcore_optim_tensor, grad, 16);
-OFFSET(mpcore_optim_tensor, copy, 24);
-OFFSET(mpcore_optim_tensor, remainder, 32);
-OFFSET(mpcore_optim_tensor, state, 40);
-OFFSET(mpcore_optim_tensor, param_dtype, 72);
-OFFSET(mpcore_optim_tensor, grad_dtype, 76);
-OFFSET(mpcore_optim_tensor, copy_dtype, 80);
-OFFSET(mpcore_optim_tensor, state_dtype, 84);
-OFFSET(mpcore_optim_tensor, index, 88);
-OFFSET(mpcore_optim_tensor, grad_multiplier, 96);
-OFFSET(mpcore_optim_tensor, weight_decay, 104);
+#define STRUCT mpcore_loss_scale
+LAYOUT(40, AT(struct_size, 0) && AT(growth_steps, 4) && AT(step_counter, 8) && AT(scale, 16) &&
+               AT(min_scale, 24) && AT(max_scale, 32));
+#undef STRUCT
 
-STATIC_ASSERT(sizeof(mpcore_optim_args) == 152);
-OFFSET(mpcore_optim_args, struct_size, 0);
-OFFSET(mpcore_optim_args, optimizer, 4);
-OFFSET(mpcore_optim_args, step, 8);
-OFFSET(mpcore_optim_args, learning_rate, 16);
-OFFSET(mpcore_optim_args, clipvalue, 24);
-OFFSET(mpcore_optim_args, beta_1, 32);
-OFFSET(mpcore_optim_args, beta_2, 40);
-OFFSET(mpcore_optim_args, epsilon, 48);
-OFFSET(mpcore_optim_args, momentum, 56);
-OFFSET(mpcore_optim_args, rho, 64);
-OFFSET(mpcore_optim_args, learning_rate_power, 72);
-OFFSET(mpcore_optim_args, l1, 80);
-OFFSET(mpcore_optim_args, l2, 88);
-OFFSET(mpcore_optim_args, l2_shrinkage, 96);
-OFFSET(mpcore_optim_args, beta, 104);
-OFFSET(mpcore_optim_args, momentum_product, 112);
-OFFSET(mpcore_optim_args, warmup_steps, 120);
-OFFSET(mpcore_optim_args, nesterov, 128);
-OFFSET(mpcore_optim_args, amsgrad, 132);
-OFFSET(mpcore_optim_args, centered, 136);
-OFFSET(mpcore_optim_args, rounding, 140);
-OFFSET(mpcore_optim_args, seed, 144);
+#define STRUCT mpcore_optim_tensor
+LAYOUT(112, AT(size, 0) && AT(param, 8) && AT(grad, 16) && AT(copy, 24) && AT(remainder, 32) &&
+                AT(state, 40) && AT(param_dtype, 72) && AT(grad_dtype, 76) && AT(copy_dtype, 80) &&
+                AT(state_dtype, 84) && AT(index, 88) && AT(grad_multiplier, 96) &&
+                AT(weight_decay, 104));
+#undef STRUCT
+
+#define STRUCT mpcore_optim_args
+LAYOUT(152, AT(struct_size, 0) && AT(optimizer, 4) && AT(step, 8) && AT(learning_rate, 16) &&
+                AT(clipvalue, 24) && AT(beta_1, 32) && AT(beta_2, 40) && AT(epsilon, 48) &&
+                AT(momentum, 56) && AT(rho, 64) && AT(learning_rate_power, 72) && AT(l1, 80) &&
+                AT(l2, 88) && AT(l2_shrinkage, 96) && AT(beta, 104) && AT(momentum_product, 112) &&
+                AT(warmup_steps, 120) && AT(nesterov, 128) && AT(amsgrad, 132) &&
+                AT(centered, 136) && AT(rounding, 140) && AT(seed, 144));
+#undef STRUCT
 #endif
 
 int main(void) {

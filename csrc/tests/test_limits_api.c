@@ -112,5 +112,5 @@ int main(void) {
   }
   test_refusals();
   test_descriptions();
-  return 0;
+  return expect_result();
 }

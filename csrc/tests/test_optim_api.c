@@ -292,7 +292,9 @@ static void test_errors_name_the_field_and_write_nothing(void) {
   REFUSED(p.t.state_dtype = MPCORE_DTYPE_F16, MPCORE_UNSUPPORTED, "tensors[0].state_dtype");
   REFUSED(p.t.remainder = p.t.copy, MPCORE_UNSUPPORTED, "tensors[0].param_dtype");
   REFUSED(p.t.grad_multiplier = INFINITY, bad, "tensors[0].grad_multiplier");
+  REFUSED(p.t.grad_multiplier = 1e39, bad, "tensors[0].grad_multiplier");
   REFUSED(p.t.weight_decay = NAN, bad, "tensors[0].weight_decay");
+  REFUSED(p.t.weight_decay = -1e39, bad, "tensors[0].weight_decay");
   REFUSED(p.t.param_dtype = MPCORE_DTYPE_I8, MPCORE_UNSUPPORTED, "tensors[0].param_dtype");
   REFUSED(p.t.grad_dtype = MPCORE_DTYPE_F64, MPCORE_UNSUPPORTED, "tensors[0].grad_dtype");
   REFUSED(p.t.copy_dtype = MPCORE_DTYPE_F32, MPCORE_UNSUPPORTED, "tensors[0].copy_dtype");

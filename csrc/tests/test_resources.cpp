@@ -1,4 +1,4 @@
-// CPU and memory limits read from invented cgroup files. (H75)
+// CPU and memory limits read from invented cgroup files.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>

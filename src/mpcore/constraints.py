@@ -42,7 +42,7 @@ class Constraint:
 
     def project(self, w: np.ndarray) -> np.ndarray:
         """Return the constrained value of a float32 or float64 array."""
-        raise NotImplementedError(f"{type(self).__name__} must define `__call__`.")
+        raise NotImplementedError(f"{type(self).__name__} must define `project`.")
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""

@@ -19,7 +19,7 @@ class IndexedSlices:
     Parameters
     ----------
     values : array-like of shape (n, ...)
-        The rows, of a real dtype.
+        The rows, of a floating dtype.
     indices : array-like of int, of shape (n,)
         Which rows of the array they are, in [0, dense_shape[0]).
     dense_shape : tuple of int
@@ -28,9 +28,10 @@ class IndexedSlices:
     Raises
     ------
     TypeError
-        If `indices` are not integers, or `values` not real.
+        If `indices` are not integers, or `values` not floating.
     ValueError
-        If a shape does not fit, or an index is out of range.
+        If a shape does not fit, an index is out of range, or `values` are of no dtype
+        that mpcore knows.
 
     Examples
     --------

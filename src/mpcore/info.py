@@ -21,7 +21,9 @@ def machine() -> dict[str, Any]:
         "kernels": ops.kernel_notes(),
         "build": ops.build_info(),
         "environment": {
-            key: os.environ[key] for key in sorted(os.environ) if key[:7] == "MPCORE_"
+            key: os.environ[key]
+            for key in sorted(os.environ)
+            if key.startswith("MPCORE_")
         },
         "python": platform.python_version(),
         "packages": {name: version(name) for name in _PACKAGES},

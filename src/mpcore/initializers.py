@@ -13,6 +13,7 @@ import numpy as np
 from mpcore import dtypes, random, serialization
 from mpcore.ops.cast import cast
 from mpcore.serialization import register
+from mpcore.tape import unwrap
 
 __all__ = [
     "Constant",
@@ -86,7 +87,7 @@ class Constant(Initializer):
     def __call__(self, shape: Sequence[int], dtype: Any = None) -> np.ndarray:
         """Return an array; see `Initializer`."""
         target = _target(dtype)
-        array = np.asarray(self.value)
+        array = unwrap(self.value)
         if dtypes.is_floating(target):
             array = np.asarray(cast(array, target))
         return np.broadcast_to(array, tuple(shape)).astype(target)

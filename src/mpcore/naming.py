@@ -1,8 +1,14 @@
 """Names of variables, layers, and optimizers."""
 
+import os
 import re
 import threading
 from collections import Counter
+
+_lock = threading.Lock()
+os.register_at_fork(  # The child finds it free.
+    before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
+)
 
 
 def snake_case(name: str) -> str:
@@ -23,11 +29,10 @@ class Names:
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
-        self._lock = threading.Lock()
 
     def unique(self, base: str) -> str:
         """Return the next free name that begins with `base`."""
-        with self._lock:
+        with _lock:
             return numbered(base, self._counts)
 
     def of_class(self, cls: type) -> str:

@@ -23,12 +23,21 @@ _LIMIT = 2**64
 _FIXED_STREAM = _LIMIT - 1
 
 _lock = threading.Lock()
+os.register_at_fork(  # The child finds it free.
+    before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
+)
 _seed = int.from_bytes(os.urandom(8), "little")
 _next_stream = 0
 
 
-def _checked(name: str, value: SupportsIndex) -> int:
-    """Return `value` as an int in [0, 2**64)."""
+def checked(name: str, value: SupportsIndex) -> int:
+    """Return `value` as an int in [0, 2**64).
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is no integer, or out of range.
+    """
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"`{name}` must be an integer. Received: {name}={value!r}")
     number = operator.index(value)
@@ -51,7 +60,7 @@ def set_random_seed(seed: SupportsIndex) -> None:
         If it is no integer, or out of range.
     """
     global _seed, _next_stream
-    number = _checked("seed", seed)
+    number = checked("seed", seed)
     with _lock:
         _seed, _next_stream = number, 0
 
@@ -76,7 +85,7 @@ def generator(seed: SupportsIndex | None = None) -> np.random.Generator:
             key, stream = _seed, _next_stream
             _next_stream += 1
     else:
-        key, stream = _checked("seed", seed), _FIXED_STREAM
+        key, stream = checked("seed", seed), _FIXED_STREAM
     words = np.array([key, stream], dtype=np.uint64)
     return np.random.Generator(np.random.Philox(key=words))
 
@@ -91,6 +100,6 @@ def set_state(state: tuple[int, int]) -> None:
     """Restore what `get_state` returned."""
     global _seed, _next_stream
     seed, stream = state
-    seed, stream = _checked("seed", seed), _checked("stream", stream)
+    seed, stream = checked("seed", seed), checked("stream", stream)
     with _lock:
         _seed, _next_stream = seed, stream

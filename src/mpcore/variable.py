@@ -4,6 +4,7 @@ Under autocast a Variable reads as its compute copy, which is made once and then
 every assignment; the optimizers write it in the pass that updates the value.
 """
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,8 +24,14 @@ AGGREGATIONS = ("none", "mean", "sum", "only_first_replica", None)
 _COPY_DTYPES = ("float16", "bfloat16")
 
 _names = Names()
-# Between a thread that makes a compute copy and one that assigns.
+# Between a thread that makes a compute copy and one that assigns. A fork waits for it,
+# so that the child finds it free.
 _copies_lock = threading.Lock()
+os.register_at_fork(
+    before=_copies_lock.acquire,
+    after_in_parent=_copies_lock.release,
+    after_in_child=_copies_lock.release,
+)
 
 
 class _Scopes(threading.local):

@@ -104,8 +104,8 @@ typedef struct mpcore_context_options {
   /// Name of an ISA level, or NULL: MPCORE_ISA, else the highest this CPU can run. Choosing amx, by
   /// name or as the highest, asks the operating system for it; refused, the level below is chosen.
   const char* isa;
-  /// The host's own threads, used in place of mpcore's pool; NULL: mpcore's pool. `num_threads`
-  /// still bounds the number of tasks a call is cut into.
+  /// The host's own threads, used in place of mpcore's pool; NULL: mpcore's pool. A call may be cut
+  /// into many more tasks than `num_threads`; if that is 1, it runs on the calling thread alone.
   mpcore_parallel_for parallel_for;
   void* host;
   /// The host's allocator for workspace; both or neither. `allocate` returns memory aligned to

@@ -27,8 +27,8 @@ MPCORE_API mpcore_status mpcore_all_finite(mpcore_context* ctx, int64_t count,
 /// outputs[i] = tensors[i] * multiplier in fp32 arithmetic (f64 in f64), rounded once, and whether
 /// all *results* are finite.
 ///
-/// @param outputs     NULL: in place. Else `count` tensors of the same sizes and dtypes; outputs[i]
-///                    is tensors[i] itself or overlaps nothing else.
+/// @param outputs     NULL: in place, and no two tensors overlap. Else `count` tensors of the same
+///                    sizes and dtypes; outputs[i] is tensors[i] itself or overlaps nothing else.
 /// @param multiplier  Finite; in fp32 unless all tensors are f64.
 /// @param finite      1 or 0; may be NULL.
 MPCORE_API mpcore_status mpcore_unscale(mpcore_context* ctx, int64_t count,
@@ -62,8 +62,8 @@ MPCORE_API mpcore_status mpcore_lerp(mpcore_context* ctx, int64_t count,
                                      const mpcore_tensor_ref* tensors, double momentum);
 
 /// Euclidean norms. Squares are summed in double over a fixed tree: the bits are the same on every
-/// level and thread count. They neither overflow nor underflow; an f64 tensor whose squares would
-/// is read twice. A norm beyond DBL_MAX is infinite.
+/// level and thread count. They neither overflow nor underflow; an f64 tensor with squares out of
+/// the range of double is read twice. A norm beyond DBL_MAX is infinite.
 ///
 /// @param norms   count values, one per tensor, or NULL.
 /// @param global  the norm over all tensors, or NULL.

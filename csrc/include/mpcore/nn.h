@@ -21,13 +21,12 @@ MPCORE_API mpcore_status mpcore_activation_forward(mpcore_context* ctx,
                                                    const void* x, void* y, mpcore_dtype dtype);
 
 /// Backward of z -> y = activation(z) and of the bias that was added to z, in one pass:
-/// dz = dy * activation'(z) and db[j] = sum_i dz[i, j] (of the fp32 dz): sums
-/// over 64 rows in fp32, those over 16 such leaves in double, all groups in double, rounded once.
+/// dz = dy * activation'(z) and db[j] = sum_i dz[i, j] (of the fp32 dz): sums over 64 rows in fp32,
+/// those over 16 such leaves in double, all groups in double, rounded once.
 ///
 /// @param y   rows x cols: the activation's output for RELU, SIGMOID, and TANH; its input z for
-/// GELU,
-///            GELU_TANH, and SILU, whose output does not determine the slope; NULL allowed for
-///            LINEAR.
+///            GELU, GELU_TANH, and SILU, whose output does not determine the slope; NULL allowed
+///            for LINEAR.
 /// @param dy  rows x cols.
 /// @param dz  rows x cols; may equal dy; NULL: not wanted.
 /// @param db  cols fp32 values, or NULL.
@@ -47,8 +46,8 @@ MPCORE_API mpcore_status mpcore_softmax_backward(mpcore_context* ctx, int64_t ro
                                                  mpcore_dtype dtype);
 
 /// Softmax cross-entropy from logits with integer labels, forward and backward in one pass:
-/// loss[i] = logsumexp(x[i, :]) - x[i, label[i]];  dx[i, j] = scale[i] * (softmax(x)[i, j] - [j ==
-/// label[i]]).
+/// loss[i] = logsumexp(x[i, :]) - x[i, label[i]];
+/// dx[i, j] = scale[i] * (softmax(x)[i, j] - [j == label[i]]).
 ///
 /// @param x       rows x cols logits of @p dtype.
 /// @param labels  rows class indices in [0, cols); others are INVALID_ARGUMENT before anything is

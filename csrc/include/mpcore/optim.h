@@ -89,8 +89,10 @@ typedef struct mpcore_optim_tensor {
   mpcore_dtype state_dtype;
   /// Which of the optimizer's tensors this is: part of the key of its random numbers.
   int64_t index;
-  double grad_multiplier;  ///< Unscaling and norm clipping in one factor; 1 for none.
-  double weight_decay;     ///< 0 for none.
+  /// Unscaling and norm clipping in one factor; 1 for none. Finite, as is weight_decay: in fp32
+  /// unless param is f64.
+  double grad_multiplier;
+  double weight_decay;  ///< 0 for none.
 } mpcore_optim_tensor;
 
 /// Scalars of a step. Set the whole struct to 0 and then what the rule reads.

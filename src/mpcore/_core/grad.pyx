@@ -94,24 +94,29 @@ def unscale(arrays, outputs, double multiplier) -> bool:
     return finite != 0
 
 
-def accumulate(totals, arrays, double multiplier) -> None:
-    """Add arrays * multiplier to totals."""
+ctypedef int32_t (*_Combine)(
+    mpcore_context*, int64_t, const mpcore_tensor_ref*, const mpcore_tensor_ref*,
+    double) noexcept nogil
+
+
+cdef int _combine(
+        _Combine function, written, str name, arrays, double factor) except -1:
     cdef _Refs refs = _Refs(arrays, "arrays", False)
-    cdef _Refs to = _written(totals, "totals", refs)
+    cdef _Refs to = _written(written, name, refs)
     cdef int32_t status
     with nogil:
-        status = mpcore_accumulate(NULL, refs.count, to.data, refs.data, multiplier)
-    check(status)
+        status = function(NULL, refs.count, to.data, refs.data, factor)
+    return check(status)
+
+
+def accumulate(totals, arrays, double multiplier) -> None:
+    """Add arrays * multiplier to totals."""
+    _combine(mpcore_accumulate, totals, "totals", arrays, multiplier)
 
 
 def lerp(averages, arrays, double momentum) -> None:
     """Set averages to momentum * averages + (1 - momentum) * arrays."""
-    cdef _Refs refs = _Refs(arrays, "arrays", False)
-    cdef _Refs to = _written(averages, "averages", refs)
-    cdef int32_t status
-    with nogil:
-        status = mpcore_lerp(NULL, refs.count, to.data, refs.data, momentum)
-    check(status)
+    _combine(mpcore_lerp, averages, "averages", arrays, momentum)
 
 
 def norms(arrays) -> tuple:

@@ -2,8 +2,10 @@
 
 import functools
 import inspect
+import os
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,22 @@ class _CallContext(threading.local):
 
 
 call_context = _CallContext()
+
+_building = threading.RLock()
+
+
+def building() -> AbstractContextManager[bool]:
+    """Return the lock under which layers are built: one thread after the other."""
+    return _building
+
+
+def _forget_builders() -> None:
+    """Let a forked child build: the thread that was at it is not there."""
+    global _building
+    _building = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_forget_builders)
 
 
 @functools.cache

@@ -39,6 +39,8 @@ class Dense(Layer):
 
     Raises
     ------
+    TypeError
+        On `units` that is no integer.
     ValueError
         On `units` < 1, and in a call on an input whose last dimension is not the
         kernel's first.

@@ -20,6 +20,11 @@ class Dropout(Layer):
     **kwargs
         See `Layer`.
 
+    Raises
+    ------
+    TypeError, ValueError
+        If `rate` or `seed` is out of range, or `seed` is no integer.
+
     Notes
     -----
     Without `training=True` (from the call or an enclosing one, as in `Model.fit`) the

@@ -6,7 +6,6 @@ asked, so lists and dicts of layers may grow at any time.
 """
 
 import functools
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any, Self
@@ -15,6 +14,7 @@ import numpy as np
 
 from mpcore import autocast, constraints, dtypes, initializers, regularizers
 from mpcore.layers.calling import (
+    building,
     call_context,
     cast_floating,
     shape_of,
@@ -23,13 +23,12 @@ from mpcore.layers.calling import (
 from mpcore.layers.super_init import set_in_init
 from mpcore.mixed_precision import policy as policies
 from mpcore.naming import Names, checked_name
+from mpcore.tape import unwrap
 from mpcore.variable import Variable, name_scope
 
 Shape = tuple[int | None, ...]
 
 _NAMES = Names()
-# Threads that call an unbuilt model build it one after the other.
-_BUILDING = threading.RLock()
 
 
 def owned(value: object) -> Iterator["Layer | Variable"]:
@@ -127,17 +126,17 @@ class Layer:
         return self._policy
 
     @property
-    def compute_dtype(self) -> str | None:
+    def compute_dtype(self) -> str:
         """Dtype name of the layer's inputs, arithmetic and outputs."""
         return self._policy.compute_dtype
 
     @property
-    def variable_dtype(self) -> str | None:
+    def variable_dtype(self) -> str:
         """Dtype name in which variables are stored."""
         return self._policy.variable_dtype
 
     @property
-    def dtype(self) -> str | None:
+    def dtype(self) -> str:
         """Alias of `variable_dtype`."""
         return self._policy.variable_dtype
 
@@ -256,19 +255,21 @@ class Layer:
         ------
         ValueError
             If the count or a shape differs, or one does not hold numbers.
+        TypeError
+            If one is a masked array.
         """
         variables = self.variables
-        arrays = [np.asarray(weight) for weight in weights]
+        arrays = [unwrap(weight) for weight in weights]
         if len(arrays) != len(variables):
             raise ValueError(
                 f"Layer '{self.name}' has {len(variables)} variables. "
-                f"Received: {len(arrays)} arrays."
+                f"Received: {len(arrays)} arrays"
             )
         for variable, array in zip(variables, arrays, strict=True):
             if array.shape != variable.shape:
                 raise ValueError(
                     f"Variable '{variable.path}' has shape {variable.shape}. "
-                    f"Received: array of shape {array.shape}."
+                    f"Received: array of shape {array.shape}"
                 )
         fitting = [v.fitting(array) for v, array in zip(variables, arrays, strict=True)]
         for variable, array in zip(variables, fitting, strict=True):
@@ -318,7 +319,7 @@ class Layer:
         """Cast the floating arguments, build if needed, and `call`."""
         if self.built:
             return self._call(args, kwargs)
-        with _BUILDING:
+        with building():
             if self.built:  # by another thread
                 return self._call(args, kwargs)
             made = len(self._weights)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mpcore import dtypes
+from mpcore.tape import unwrap
 
 Array = np.ndarray[Any, Any]
 
@@ -46,15 +47,17 @@ class Arrays:
 
 
 def _array(value: object, name: str) -> Array:
-    array = np.asarray(value)
+    array = unwrap(value)
     try:
         dtypes.canonical(array.dtype)
     except ValueError:
         raise TypeError(
-            f"`{name}` must hold real numbers. Received: dtype {array.dtype}."
+            f"`{name}` must hold real numbers. Received: dtype={array.dtype}"
         ) from None
     if array.ndim == 0:
-        raise ValueError(f"`{name}` must have a first, batch dimension. Got a scalar.")
+        raise ValueError(
+            f"`{name}` must have a first, batch dimension. Received: a scalar"
+        )
     return array
 
 
@@ -64,13 +67,15 @@ def checked(x: object, y: object = None, sample_weight: object = None) -> Arrays
     Raises
     ------
     TypeError
-        If one does not hold numbers.
+        If one does not hold numbers, or is a masked array.
     ValueError
         If lengths differ, or there is no sample.
     """
     x = _array(x, "x")
     if not len(x):
-        raise ValueError(f"`x` must hold at least one sample. Got shape {x.shape}.")
+        raise ValueError(
+            f"`x` must hold at least one sample. Received: shape={x.shape}"
+        )
     others: dict[str, Array | None] = {"y": None, "sample_weight": None}
     for name, value in (("y", y), ("sample_weight", sample_weight)):
         if value is None:

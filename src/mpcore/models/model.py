@@ -225,6 +225,13 @@ class Model(Layer):
         -------
         float, list of float, or dict
             The loss; with metrics [loss, *metrics]; with `return_dict` by name.
+
+        Raises
+        ------
+        RuntimeError
+            If the model is not compiled.
+        ValueError, TypeError
+            If arguments make no sense.
         """
         trainer = self._compiled()
         data = batches.checked(x, y, sample_weight)
@@ -237,14 +244,31 @@ class Model(Layer):
     def predict(
         self, x: object, batch_size: int | None = None, verbose: str | int = "auto"
     ) -> Array:
-        """Return the outputs for all samples, in the compute dtype of the last layer.
+        """Return the outputs for all samples.
 
-        The bits are those of `model(x)`: an output row does not depend on its batch.
-        With `verbose=1` there is a progress bar on standard error.
+        Parameters
+        ----------
+        x : array-like of shape (n, ...)
+        batch_size : int, optional
+            Default: 32. It does not change a bit of the result.
+        verbose : {'auto', 0, 1, 2}
+            1: a progress bar on standard error. Else: silent.
+
+        Returns
+        -------
+        ndarray of shape (n, ...), in the compute dtype of the last layer
+            The bits are those of `model(x)`.
+
+        Raises
+        ------
+        TypeError
+            If the model returns something else than one array, or `x` holds no numbers.
+        ValueError
+            If it does not return one row per sample, or an argument makes no sense.
         """
         data = batches.checked(x)
         size = batches.size(batch_size)
-        outputs: Array | None = None
+        outputs = np.empty(0)
         start = 0
         with Progress("Predict", data.count(size), verbose) as progress:
             for batch in progress.over(data.batches(size)):
@@ -254,11 +278,10 @@ class Model(Layer):
                         "`predict` needs a model that returns one row per sample. "
                         f"Received: shape {output.shape} for {len(batch)} samples"
                     )
-                if outputs is None:
+                if start == 0:
                     outputs = np.empty((len(data), *output.shape[1:]), output.dtype)
                 outputs[start : start + len(output)] = output
                 start += len(output)
-        assert outputs is not None  # There is at least one sample.
         return outputs
 
     def train_on_batch(

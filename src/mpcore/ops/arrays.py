@@ -4,7 +4,6 @@ The kernels take native byte order, and most of them C order. Whatever else come
 copied here; what fits is passed on as it is.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -168,12 +167,3 @@ def _check_out(out: Any, shape: tuple[int, ...], dtype: np.dtype) -> None:
             "`out` must have a place for each element. Received: "
             f"shape={out.shape}, strides={out.strides}"
         )
-
-
-def flatten(structure: Any) -> Iterator[Any]:
-    """Yield the leaves of nested lists and tuples."""
-    if isinstance(structure, list | tuple):
-        for item in structure:
-            yield from flatten(item)
-    else:
-        yield structure

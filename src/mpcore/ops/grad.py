@@ -13,9 +13,9 @@ import numpy as np
 
 from mpcore import dtypes
 from mpcore._core import grad as kernel
-from mpcore.ops.arrays import Output, contiguous, flatten
+from mpcore.ops.arrays import Output, contiguous
 from mpcore.ops.elementwise import checked
-from mpcore.tape import unwrap
+from mpcore.tape import flatten, unwrap
 
 # What the kernels raise for an array they cannot take as it is.
 _DOES_NOT_FIT = (TypeError, ValueError)

@@ -96,7 +96,14 @@ def softmax(x: Any, axis: int = -1) -> np.ndarray | Tensor:
     Parameters
     ----------
     x : array_like of at least 1 dimension
+        float32, float16, or bfloat16.
     axis : int, default -1
+
+    Returns
+    -------
+    ndarray or Tensor of the shape and dtype of `x`
+        float32 arithmetic, rounded once. A row that holds a NaN or +inf, or nothing but
+        -inf, is NaN.
 
     Raises
     ------
@@ -200,10 +207,18 @@ def dropout(x: Any, rate: float, generator: np.random.Generator) -> np.ndarray |
     generator : numpy.random.Generator
         One float32 is drawn for each element.
 
+    Returns
+    -------
+    ndarray or Tensor of the shape and dtype of `x`
+        Halves are scaled in float32 and rounded once. A dropped element is 0, be it
+        infinite or NaN.
+
     Raises
     ------
     ValueError
         If `rate` is out of range.
+    TypeError
+        If `x` is not floating.
     """
     if not 0 <= rate <= 1:
         raise ValueError(f"`rate` must be in [0, 1]. Received: rate={rate}")

@@ -70,7 +70,8 @@ def optim_step(
     Notes
     -----
     Arithmetic is float32 (float64 for float64) with one rounding at the end. Infinite
-    and NaN gradients are not looked for.
+    and NaN gradients are not looked for. That parameters, copies, states, and
+    remainders of different parameters share no memory is up to the caller.
     """
     _require_finite(learning_rate=learning_rate, clipvalue=clipvalue)
     fitting = _checked(params, grads, copies, states)

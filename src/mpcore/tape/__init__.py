@@ -8,6 +8,7 @@ only what the backward functions hold. Tapes belong to the thread that entered t
 
 from mpcore.tape.gradient_tape import (
     GradientTape,
+    flatten,
     is_recording,
     needs_gradient,
     record,
@@ -22,6 +23,7 @@ __all__ = [
     "GradientTape",
     "Gradients",
     "Tensor",
+    "flatten",
     "gradient_dtype",
     "install_accumulate",
     "install_operators",

@@ -260,7 +260,7 @@ class GradientTape:
         return _pack(sources, iter(replay.results(leaves)))
 
 
-def flatten(structure: object) -> Iterator[object]:
+def flatten(structure: Any) -> Iterator[Any]:
     """Yield the leaves of nested lists and tuples."""
     if isinstance(structure, list | tuple):
         for item in structure:
