@@ -122,6 +122,13 @@ def test_step_with_a_scalar_that_is_not_finite_names_it(
         step(**make(**{name: value}))
 
 
+@pytest.mark.parametrize("name", ["step", "seed", "warmup_steps"])
+@pytest.mark.parametrize("value", [-1, 2**70])
+def test_step_with_an_integer_out_of_range_names_it(name: str, value: int) -> None:
+    with pytest.raises(ValueError, match=rf"`{name}` must be in \[0, .*{name}={value}"):
+        ops.adam_step(**(adam() | {name: value}))
+
+
 def test_step_with_one_faulty_tensor_leaves_the_good_ones() -> None:
     good, bad = np.ones(3, F32), np.ones(3, F32)
     with pytest.raises(ValueError):

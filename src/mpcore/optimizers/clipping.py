@@ -1,6 +1,7 @@
 """Norm clipping as a factor per gradient: no gradient is written."""
 
 import math
+import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -66,17 +67,29 @@ def check_finite(gradients: list[np.ndarray], variables: Sequence[Variable]) -> 
         _check_finite(norms(gradients), variables)
 
 
-def norm_factors(
+def _to_norm(
+    gradient: np.ndarray, norm: float, limit: float
+) -> tuple[np.ndarray, float]:
+    """Return a gradient and the factor that gives it the norm `limit` instead."""
+    # limit / norm, not factor * (limit / (factor * norm)): one rounding, no underflow.
+    factor = limit / norm
+    if factor < sys.float_info.min and gradient.dtype == np.float64:
+        # It has lost digits, and the kernels take it for 0; its two parts have not.
+        return gradient / norm, limit
+    return gradient, factor
+
+
+def by_norm(
     gradients: list[np.ndarray],
     variables: Sequence[Variable],
     factor: float,
     clipnorm: float | None,
     global_clipnorm: float | None,
-) -> list[float]:
-    """Return per gradient the factor that unscales it and clips it by norm.
+) -> tuple[list[np.ndarray], list[float]]:
+    """Return gradients, each with the factor that unscales it and clips it by norm.
 
     With c the limit and n the norm of factor * g (of one gradient for `clipnorm`, of
-    all for `global_clipnorm`), the result is factor * c / max(n, c).
+    all for `global_clipnorm`), their product is g * factor * c / max(n, c).
 
     Raises
     ------
@@ -85,11 +98,16 @@ def norm_factors(
     """
     limit = norm_limit(clipnorm, global_clipnorm)
     if limit is None:
-        return [factor] * len(gradients)
+        return gradients, [factor] * len(gradients)
     each = norms(gradients)
     _check_finite(each, variables)
     if not _is_on(clipnorm):
         each = [math.hypot(*each)] * len(gradients)
         _check_finite(each, variables)
-    # limit / norm, not factor * (limit / (factor * norm)): one rounding, no underflow.
-    return [factor if norm * factor <= limit else limit / norm for norm in each]
+    clipped = [
+        (gradient, factor)
+        if norm * factor <= limit
+        else _to_norm(gradient, norm, limit)
+        for gradient, norm in zip(gradients, each, strict=True)
+    ]
+    return [g for g, _ in clipped], [f for _, f in clipped]

@@ -9,13 +9,11 @@ import numpy as np
 from mpcore import random
 from mpcore.ops.optim import fitting_step
 from mpcore.optimizers import rates
-from mpcore.optimizers.arguments import choice, integer
+from mpcore.optimizers.arguments import MAX_INT64, Argument, choice, flag, integer
 from mpcore.optimizers.gradients import convert
 from mpcore.optimizers.optimizer import Optimizer
 from mpcore.optimizers.slots import Initializer
 from mpcore.variable import Variable
-
-_MAX_SEED = 2**63 - 1
 
 
 class FusedOptimizer(Optimizer):
@@ -50,8 +48,14 @@ class FusedOptimizer(Optimizer):
 
     # What the core calls the rule.
     _rule: ClassVar[str]
-    # The arguments of the class beside the shared ones, in the order of the config.
+    # The names of the `Argument` attributes, in the order of the config.
     _arguments: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """List the arguments that the class has beside the shared ones."""
+        super().__init_subclass__(**kwargs)
+        own = (name for name, v in vars(cls).items() if isinstance(v, Argument))
+        cls._arguments = (*cls._arguments, *own)
 
     def __init__(
         self,
@@ -63,17 +67,20 @@ class FusedOptimizer(Optimizer):
         seed: int | None = None,
         **settings: Any,
     ) -> None:
+        own = {name: settings.pop(name) for name in self._arguments}
         if state_dtype is not None:
             choice("state_dtype", state_dtype, ("float32", "bfloat16"))
         choice("rounding", rounding, ("nearest", "stochastic"))
-        if compensated and rounding == "stochastic":
+        if flag("compensated", compensated) and rounding == "stochastic":
             raise ValueError(
                 "`compensated` weights are rounded to nearest. Received: "
                 "compensated=True, rounding='stochastic'"
             )
         if seed is not None:
-            integer("seed", seed, 0, _MAX_SEED)
+            integer("seed", seed, 0, MAX_INT64)
         super().__init__(learning_rate, **settings)
+        for name, value in own.items():
+            setattr(self, name, value)
         self.state_dtype = state_dtype
         self.rounding = rounding
         self.compensated = bool(compensated)
@@ -118,7 +125,7 @@ class FusedOptimizer(Optimizer):
         if self._is_random:
             seed = self.seed
             if seed is None:
-                seed = int(random.generator().integers(_MAX_SEED))
+                seed = int(random.generator().integers(MAX_INT64))
             self._seed = self._add_scalar("seed", "int64", seed)
 
     def _add_slot(self, variable: Variable, name: str, start: Initializer) -> Variable:

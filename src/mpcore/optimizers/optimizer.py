@@ -251,7 +251,7 @@ class Optimizer(Settings):
             sums = self._model.pick(self._accumulators, variables)
             gradients = accumulation.mean(sums, gradients, factor, steps)
             factor = 1.0
-        factors = clipping.norm_factors(
+        gradients, factors = clipping.by_norm(
             gradients, variables, factor, self.clipnorm, self.global_clipnorm
         )
         gradients, factors = with_normal_factors(gradients, factors, variables)
