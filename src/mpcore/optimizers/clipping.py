@@ -9,9 +9,6 @@ import numpy as np
 from mpcore import ops
 from mpcore.variable import Variable
 
-# Squares of f64 numbers below this may underflow (2**-511), so their norm is redone.
-_SMALL = 2.0**-490
-
 
 def _is_on(limit: float | None) -> bool:
     """Tell whether a clipping limit clips: None, 0 and less do not."""
@@ -28,28 +25,6 @@ def value_limit(clipvalue: float | None) -> float:
     return clipvalue if clipvalue is not None and clipvalue > 0 else 0.0
 
 
-def _scaled_norm(gradient: np.ndarray) -> float:
-    """Return the norm of an f64 array by way of its largest magnitude."""
-    largest = float(np.max(np.abs(gradient), initial=0.0))
-    if largest == 0.0 or not math.isfinite(largest):
-        return largest
-    return largest * math.sqrt(float(np.sum(np.square(gradient / largest))))
-
-
-def norms(gradients: list[np.ndarray]) -> list[float]:
-    """Return the norm of each gradient.
-
-    No square overflows or underflows, for f64 gradients either. A gradient with an
-    infinity or NaN has a norm that is not finite.
-    """
-    return [
-        _scaled_norm(gradient)
-        if gradient.dtype == np.float64 and not _SMALL < norm < math.inf
-        else float(norm)
-        for gradient, norm in zip(gradients, ops.norms(gradients), strict=True)
-    ]
-
-
 def _check_finite(values: list[float], variables: Sequence[Variable]) -> None:
     """Raise for the first norm that is not finite."""
     for value, variable in zip(values, variables, strict=True):
@@ -64,7 +39,7 @@ def _check_finite(values: list[float], variables: Sequence[Variable]) -> None:
 def check_finite(gradients: list[np.ndarray], variables: Sequence[Variable]) -> None:
     """Raise FloatingPointError, naming the variable, if a gradient is not finite."""
     if not ops.all_finite(gradients):
-        _check_finite(norms(gradients), variables)
+        _check_finite(ops.norms(gradients).tolist(), variables)
 
 
 def _to_norm(
@@ -99,7 +74,7 @@ def by_norm(
     limit = norm_limit(clipnorm, global_clipnorm)
     if limit is None:
         return gradients, [factor] * len(gradients)
-    each = norms(gradients)
+    each: list[float] = ops.norms(gradients).tolist()
     _check_finite(each, variables)
     if not _is_on(clipnorm):
         each = [math.hypot(*each)] * len(gradients)

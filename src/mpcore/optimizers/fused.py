@@ -108,14 +108,15 @@ class FusedOptimizer(Optimizer):
             return
         super().build(variables)
         initial = self._initializers()
-        self._slots: list[list[Variable]] = []
+        # Per variable: its slots in the order of the rule.
+        self._slots: list[dict[str, Variable]] = [{} for _ in self._trainable_variables]
         for group in self._slot_groups():
-            slots: list[list[Variable]] = [[] for _ in group]
-            for variable in self._trainable_variables:
-                for slot, name in zip(slots, group, strict=True):
+            for variable, slots in zip(
+                self._trainable_variables, self._slots, strict=True
+            ):
+                for name in self._own_slots(variable, group):
                     start = initial.get(name, "zeros")
-                    slot.append(self._add_slot(variable, name, start))
-            self._slots += slots
+                    slots[name] = self._add_slot(variable, name, start)
         self._remainders = [
             self.add_variable_from_reference(variable, "remainder", dtype="bfloat16")
             if self.compensated and variable.dtype == "bfloat16"
@@ -128,10 +129,17 @@ class FusedOptimizer(Optimizer):
                 seed = int(random.generator().integers(MAX_INT64))
             self._seed = self._add_scalar("seed", "int64", seed)
 
-    def _add_slot(self, variable: Variable, name: str, start: Initializer) -> Variable:
+    def _own_slots(self, variable: Variable, group: Sequence[str]) -> Sequence[str]:
+        """Return which slots of a group a variable has."""
+        return group
+
+    def _slot_dtype(self, variable: Variable) -> str:
         low = self.state_dtype == "bfloat16" and variable.dtype != "float64"
+        return "bfloat16" if low else variable.gradient_dtype
+
+    def _add_slot(self, variable: Variable, name: str, start: Initializer) -> Variable:
         return self.add_variable_from_reference(
-            variable, name, start, dtype="bfloat16" if low else None
+            variable, name, start, dtype=self._slot_dtype(variable)
         )
 
     def _fused(
@@ -144,24 +152,49 @@ class FusedOptimizer(Optimizer):
         clipvalue: float,
     ) -> None:
         """Update the weights by clip(gradient * factor) in one call of the core."""
-        pick = self._model.pick
-        states = [[v.stored for v in pick(slot, variables)] for slot in self._slots]
-        scalars = self._scalars()
+        self._call(
+            self._rule,
+            self._scalars(),
+            [
+                tuple([slot.stored for slot in slots.values()])
+                for slots in self._model.pick(self._slots, variables)
+            ],
+            gradients,
+            variables,
+            learning_rate,
+            factors,
+            decays,
+            clipvalue,
+        )
+
+    def _call(
+        self,
+        rule: str,
+        scalars: dict[str, Any],
+        states: list[tuple[np.ndarray, ...]],
+        gradients: list[np.ndarray],
+        variables: Sequence[Variable],
+        learning_rate: float,
+        factors: list[float],
+        decays: list[float],
+        clipvalue: float = 0.0,
+    ) -> None:
+        """Call the core, which also rounds as it was asked to."""
         if self.compensated:
             scalars["remainders"] = [
                 None if remainder is None else remainder.stored
-                for remainder in pick(self._remainders, variables)
+                for remainder in self._model.pick(self._remainders, variables)
             ]
         if self._is_random:
             scalars["indices"] = [self._model.index(v) for v in variables]
             scalars["stochastic"] = self.rounding == "stochastic"
             scalars["seed"] = int(self._seed)
         fitting_step(
-            self._rule,
+            rule,
             [variable.stored for variable in variables],
             gradients,
             [variable.compute_copy for variable in variables],
-            list(zip(*states, strict=True)) if states else [()] * len(variables),
+            states,
             factors,
             decays,
             learning_rate=learning_rate,

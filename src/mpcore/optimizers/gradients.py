@@ -139,15 +139,21 @@ def wide(variable: Variable) -> np.ndarray:
     return variable.numpy().astype(dtype, copy=False)
 
 
-def scaled(gradient: np.ndarray, factor: float, variable: Variable) -> np.ndarray:
-    """Return a new array with gradient * factor in the variable's gradient dtype."""
+def scaled(
+    gradient: np.ndarray, factor: float, variable: Variable, clipvalue: float = 0.0
+) -> np.ndarray:
+    """Return gradient * factor as a new array of the variable's gradient dtype.
+
+    Its elements are clipped to `clipvalue`, if that is not 0.
+    """
     dtype = dtypes.numpy_dtype(variable.gradient_dtype)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         if dtype == _F64 or _MIN_FACTOR <= factor <= _MAX_FACTOR:
             product = gradient.astype(dtype)
             product *= dtype.type(factor)
-            return product
-        return (gradient.astype(_F64) * factor).astype(dtype)
+        else:
+            product = (gradient.astype(_F64) * factor).astype(dtype)
+    return np.clip(product, -clipvalue, clipvalue) if clipvalue else product
 
 
 def with_normal_factors(

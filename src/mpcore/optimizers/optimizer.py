@@ -290,9 +290,7 @@ class Optimizer(Settings):
             for gradient, variable, factor, decay in zip(
                 gradients, variables, factors, decays, strict=True
             ):
-                effective = scaled(gradient, factor, variable)
-                if clipvalue:
-                    np.clip(effective, -clipvalue, clipvalue, out=effective)
+                effective = scaled(gradient, factor, variable, clipvalue)
                 if decay:
                     weights = wide(variable)
                     variable.assign(weights - weights * (decay * learning_rate))

@@ -89,7 +89,5 @@ class ScheduleFreeAdamW(FusedOptimizer):
         if self.built:
             return
         super().build(variables)
-        for slot, variable in zip(
-            self._slots[0], self._trainable_variables, strict=True
-        ):
-            slot.assign(variable.numpy())
+        for slots, variable in zip(self._slots, self._trainable_variables, strict=True):
+            slots["momentum"].assign(variable.numpy())

@@ -1,0 +1,77 @@
+"""Optimizers whose rule looks at a variable as a whole: its rows, norms, products."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+
+from mpcore import ops
+from mpcore.optimizers.fused import FusedOptimizer
+from mpcore.optimizers.gradients import scaled
+from mpcore.variable import Variable
+
+
+class DirectedOptimizer(FusedOptimizer):
+    """Base of optimizers that compute a direction for each variable from arrays.
+
+    The core takes the step w -= size * direction, for all variables in one call, with
+    decay, rounding and copies as for every other rule.
+    """
+
+    @abstractmethod
+    def _direction(
+        self,
+        gradient: np.ndarray,
+        variable: Variable,
+        learning_rate: float,
+        decay: float,
+    ) -> tuple[np.ndarray, float]:
+        """Move the slots; return where to step to, and the size of the step.
+
+        `gradient` is unscaled, clipped, of the variable's gradient dtype, and may be
+        written to. The variable has yet to decay: w -= w * decay * learning_rate.
+        """
+
+    def _fused(
+        self,
+        gradients: list[np.ndarray],
+        variables: Sequence[Variable],
+        learning_rate: float,
+        factors: list[float],
+        decays: list[float],
+        clipvalue: float,
+    ) -> None:
+        directions, sizes = [], []
+        with np.errstate(all="ignore"):  # a NaN is for the caller to find
+            for gradient, variable, factor, decay in zip(
+                gradients, variables, factors, decays, strict=True
+            ):
+                effective = scaled(gradient, factor, variable, clipvalue)
+                direction, size = self._direction(
+                    effective, variable, learning_rate, decay
+                )
+                directions.append(np.ascontiguousarray(direction))
+                sizes.append(size)
+        self._call(
+            "sgd",
+            {},
+            [()] * len(directions),
+            directions,
+            variables,
+            1.0,
+            sizes,
+            [decay * learning_rate for decay in decays],
+        )
+
+    def _keep(self, variable: Variable, name: str, value: np.ndarray) -> None:
+        """Set a slot of a variable, rounded as the core rounds states."""
+        index = self._model.index(variable)
+        slots = self._slots[index]
+        slot = slots[name]
+        if slot.dtype == "bfloat16":
+            place = [int(self._seed), int(self.iterations), index, *map(ord, name)]
+            (seed,) = np.random.SeedSequence(place).generate_state(1, np.uint64)
+            value = np.asarray(
+                ops.cast(value, "bfloat16", rounding="stochastic", seed=int(seed))
+            )
+        slot.assign(value)
