@@ -1,13 +1,12 @@
 """Optimizers whose rule looks at a variable as a whole: its rows, norms, products."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
 
 import numpy as np
 
 from mpcore import ops
 from mpcore.optimizers.fused import FusedOptimizer
-from mpcore.optimizers.gradients import scaled
+from mpcore.optimizers.gradients import Update, scaled
 from mpcore.variable import Variable
 
 
@@ -32,36 +31,18 @@ class DirectedOptimizer(FusedOptimizer):
         written to. The variable has yet to decay: w -= w * decay * learning_rate.
         """
 
-    def _fused(
-        self,
-        gradients: list[np.ndarray],
-        variables: Sequence[Variable],
-        learning_rate: float,
-        factors: list[float],
-        decays: list[float],
-        clipvalue: float,
-    ) -> None:
+    def _fused(self, update: Update) -> None:
+        rate = update.learning_rate
         directions, sizes = [], []
         with np.errstate(all="ignore"):  # a NaN is for the caller to find
-            for gradient, variable, factor, decay in zip(
-                gradients, variables, factors, decays, strict=True
-            ):
-                effective = scaled(gradient, factor, variable, clipvalue)
-                direction, size = self._direction(
-                    effective, variable, learning_rate, decay
-                )
+            for gradient, variable, factor, decay in zip(*update[:4], strict=True):
+                effective = scaled(gradient, factor, variable, update.clipvalue)
+                direction, size = self._direction(effective, variable, rate, decay)
                 directions.append(np.ascontiguousarray(direction))
                 sizes.append(size)
-        self._call(
-            "sgd",
-            {},
-            [()] * len(directions),
-            directions,
-            variables,
-            1.0,
-            sizes,
-            [decay * learning_rate for decay in decays],
-        )
+        decays = [decay * rate for decay in update.decays]
+        step = Update(directions, update.variables, sizes, decays, 1.0)
+        self._call("sgd", {}, [()] * len(sizes), step)
 
     def _keep(self, variable: Variable, name: str, value: np.ndarray) -> None:
         """Set a slot of a variable, rounded as the core rounds states."""

@@ -10,7 +10,7 @@ from mpcore import random
 from mpcore.ops.optim import fitting_step
 from mpcore.optimizers import rates
 from mpcore.optimizers.arguments import MAX_INT64, Argument, choice, flag, integer
-from mpcore.optimizers.gradients import convert
+from mpcore.optimizers.gradients import Update, convert
 from mpcore.optimizers.optimizer import Optimizer
 from mpcore.optimizers.slots import Initializer
 from mpcore.variable import Variable
@@ -142,44 +142,23 @@ class FusedOptimizer(Optimizer):
             variable, name, start, dtype=self._slot_dtype(variable)
         )
 
-    def _fused(
-        self,
-        gradients: list[np.ndarray],
-        variables: Sequence[Variable],
-        learning_rate: float,
-        factors: list[float],
-        decays: list[float],
-        clipvalue: float,
-    ) -> None:
-        """Update the weights by clip(gradient * factor) in one call of the core."""
-        self._call(
-            self._rule,
-            self._scalars(),
-            [
-                tuple([slot.stored for slot in slots.values()])
-                for slots in self._model.pick(self._slots, variables)
-            ],
-            gradients,
-            variables,
-            learning_rate,
-            factors,
-            decays,
-            clipvalue,
-        )
+    def _fused(self, update: Update) -> None:
+        """Update the weights in one call of the core."""
+        states = [
+            tuple([slot.stored for slot in slots.values()])
+            for slots in self._model.pick(self._slots, update.variables)
+        ]
+        self._call(self._rule, self._scalars(), states, update)
 
     def _call(
         self,
         rule: str,
         scalars: dict[str, Any],
         states: list[tuple[np.ndarray, ...]],
-        gradients: list[np.ndarray],
-        variables: Sequence[Variable],
-        learning_rate: float,
-        factors: list[float],
-        decays: list[float],
-        clipvalue: float = 0.0,
+        update: Update,
     ) -> None:
         """Call the core, which also rounds as it was asked to."""
+        variables = update.variables
         if self.compensated:
             scalars["remainders"] = [
                 None if remainder is None else remainder.stored
@@ -192,37 +171,30 @@ class FusedOptimizer(Optimizer):
         fitting_step(
             rule,
             [variable.stored for variable in variables],
-            gradients,
+            update.gradients,
             [variable.compute_copy for variable in variables],
             states,
-            factors,
-            decays,
-            learning_rate=learning_rate,
-            clipvalue=clipvalue,
+            update.factors,
+            update.decays,
+            learning_rate=update.learning_rate,
+            clipvalue=update.clipvalue,
             step=int(self.iterations) + 1,
             **scalars,
         )
 
-    def _update(
-        self,
-        gradients: list[np.ndarray],
-        variables: list[Variable],
-        learning_rate: float,
-        factors: list[float],
-        decays: list[float],
-        clipvalue: float,
-    ) -> None:
+    def _update(self, update: Update) -> None:
         """Update all at once, unless a subclass has replaced the rule."""
-        replaced = type(self).update_step is not FusedOptimizer.update_step
-        update = super()._update if replaced else self._fused
-        update(gradients, variables, learning_rate, factors, decays, clipvalue)
+        if type(self).update_step is FusedOptimizer.update_step:
+            self._fused(update)
+        else:
+            super()._update(update)
 
     def update_step(
         self, gradient: np.ndarray, variable: Variable, learning_rate: float
     ) -> None:
         """Update one variable and its slots by the optimizer's rule."""
         array = convert(gradient, variable)
-        self._fused([array], [variable], float(learning_rate), [1.0], [0.0], 0.0)
+        self._fused(Update([array], [variable], [1.0], [0.0], float(learning_rate)))
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments, with the current learning rate.

@@ -5,6 +5,8 @@ Nothing here writes to a gradient or a variable.
 
 import warnings
 from collections.abc import Sequence
+from itertools import compress
+from typing import NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -20,6 +22,26 @@ _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 # Beyond these a factor is no normal fp32 number, and the kernels would round it.
 _MIN_FACTOR = 2.0**-126
 _MAX_FACTOR = 2.0**127
+
+
+class Update(NamedTuple):
+    """Variables to be changed by clip(gradient * factor), decayed before."""
+
+    gradients: list[np.ndarray]
+    variables: list[Variable]
+    factors: list[float]
+    decays: list[float]
+    learning_rate: float
+    clipvalue: float = 0.0
+
+    def where(self, chosen: Sequence[bool]) -> "Update":
+        """Return the same of some of the variables."""
+        return self._replace(
+            gradients=list(compress(self.gradients, chosen)),
+            variables=list(compress(self.variables, chosen)),
+            factors=list(compress(self.factors, chosen)),
+            decays=list(compress(self.decays, chosen)),
+        )
 
 
 def _owner(array: np.ndarray | None) -> int:

@@ -12,7 +12,7 @@ from mpcore.optimizers import rates
 from mpcore.optimizers.arguments import Argument, Flag, Integer, OptionalReal, Real
 from mpcore.optimizers.directed import DirectedOptimizer
 from mpcore.optimizers.fused import FusedOptimizer
-from mpcore.optimizers.gradients import scaled
+from mpcore.optimizers.gradients import Update, scaled
 from mpcore.optimizers.settings import FusedSettings
 from mpcore.serialization import register
 from mpcore.variable import Variable
@@ -190,25 +190,18 @@ class Muon(DirectedOptimizer):
             )
         ]
 
-    def _fused(
-        self,
-        gradients: list[np.ndarray],
-        variables: Sequence[Variable],
-        learning_rate: float,
-        factors: list[float],
-        decays: list[float],
-        clipvalue: float,
-    ) -> None:
-        rows = list(zip(gradients, variables, factors, decays, strict=True))
-        ratio = self.adam_lr_ratio
-        adam = [(g, v, f, d / ratio) for g, v, f, d in rows if not self._is_matrix(v)]
-        if adam:
-            g, v, f, d = (list(column) for column in zip(*adam, strict=True))
-            FusedOptimizer._fused(self, g, v, learning_rate * ratio, f, d, clipvalue)
-        matrices = [row for row in rows if self._is_matrix(row[1])]
-        if matrices:
-            g, v, f, d = (list(column) for column in zip(*matrices, strict=True))
-            super()._fused(g, v, learning_rate, f, d, clipvalue)
+    def _fused(self, update: Update) -> None:
+        matrices = [self._is_matrix(variable) for variable in update.variables]
+        if not all(matrices):
+            ratio = self.adam_lr_ratio
+            rest = update.where([not matrix for matrix in matrices])
+            rest = rest._replace(
+                learning_rate=rest.learning_rate * ratio,
+                decays=[decay / ratio for decay in rest.decays],
+            )
+            FusedOptimizer._fused(self, rest)
+        if any(matrices):
+            super()._fused(update.where(matrices))
 
     def _direction(
         self,

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, Unpack
 
-import numpy as np
-
 from mpcore.optimizers import rates
 from mpcore.optimizers.arguments import Real
 from mpcore.optimizers.fused import FusedOptimizer
+from mpcore.optimizers.gradients import Update
 from mpcore.optimizers.settings import FusedDecaySettings
 from mpcore.serialization import register
 from mpcore.variable import Variable
@@ -87,22 +86,12 @@ class Nadam(FusedOptimizer):
     def _scalars(self) -> dict[str, Any]:
         return super()._scalars() | {"momentum_product": float(self._product)}
 
-    def _update(
-        self,
-        gradients: list[np.ndarray],
-        variables: list[Variable],
-        learning_rate: float,
-        factors: list[float],
-        decays: list[float],
-        clipvalue: float,
-    ) -> None:
+    def _update(self, update: Update) -> None:
         before = float(self._product)
         decay: float = 0.96 ** (int(self.iterations) + 1)
         self._product.assign(before * self.beta_1 * (1 - 0.5 * decay))
         try:
-            super()._update(
-                gradients, variables, learning_rate, factors, decays, clipvalue
-            )
+            super()._update(update)
         except BaseException:
             self._product.assign(before)
             raise
