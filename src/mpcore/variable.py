@@ -5,7 +5,7 @@ every assignment; the optimizers write it in the pass that updates the value.
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -287,6 +287,19 @@ class Variable(tape.Tensor):
             f"<Variable {self.path!r} shape={self.shape} dtype={self._dtype} "
             f"value={self._view}>"
         )
+
+
+def stored_arrays(variables: Iterable[Variable]) -> list[np.ndarray]:
+    """Return what `stored` is, of many, for one who only looks at them."""
+    return [variable._value for variable in variables]
+
+
+def written_arrays(variables: Iterable[Variable]) -> list[np.ndarray]:
+    """Return `stored` of many, for one who writes to them."""
+    variables = list(variables)
+    for variable in variables:
+        variable.version += 1
+    return stored_arrays(variables)
 
 
 def _restore(cls: type[Variable], value: np.ndarray, state: dict[str, Any]) -> Variable:

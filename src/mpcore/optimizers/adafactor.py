@@ -15,6 +15,8 @@ from mpcore.optimizers.slots import Initializer
 from mpcore.serialization import register
 from mpcore.variable import Variable
 
+_ROWS, _COLUMNS, _VELOCITY = range(3)  # the slots
+
 
 def _mean(x: np.ndarray, axis: int) -> np.ndarray:
     """Return the mean along an axis, summed in double; 0 of nothing."""
@@ -146,23 +148,23 @@ class Adafactor(DirectedOptimizer):
         kept = 1 - step**self.beta_2_decay
         squares = gradient * gradient + gradient.dtype.type(self.epsilon_1)
         if squares.ndim < 2:
-            velocity = self._moved(variable, "velocity", squares, kept)
+            velocity = self._moved(variable, _VELOCITY, squares, kept)
         else:
-            rows = self._moved(variable, "rows", _mean(squares, -1), kept)
-            columns = self._moved(variable, "columns", _mean(squares, -2), kept)
+            rows = self._moved(variable, _ROWS, _mean(squares, -1), kept)
+            columns = self._moved(variable, _COLUMNS, _mean(squares, -2), kept)
             shares = rows / _mean(rows, -1)[..., None]
             velocity = shares[..., :, None] * columns[..., None, :]
-            self._keep(variable, "velocity", velocity)
+            self._keep(variable, _VELOCITY, velocity)
         return velocity
 
     def _moved(
-        self, variable: Variable, name: str, value: np.ndarray, kept: float
+        self, variable: Variable, place: int, value: np.ndarray, kept: float
     ) -> np.ndarray:
         """Return kept * slot + (1 - kept) * value, which the slot becomes."""
-        slot = self._slots[self._model.index(variable)][name]
+        slot = self._slot(variable, place)
         real = value.dtype.type
         moved: np.ndarray = (
             real(kept) * slot.numpy().astype(real) + real(1 - kept) * value
         )
-        self._keep(variable, name, moved)
+        self._keep(variable, place, moved)
         return moved

@@ -44,14 +44,17 @@ class DirectedOptimizer(FusedOptimizer):
         step = Update(directions, update.variables, sizes, decays, 1.0)
         self._call("sgd", {}, [()] * len(sizes), step)
 
-    def _keep(self, variable: Variable, name: str, value: np.ndarray) -> None:
+    def _slot(self, variable: Variable, place: int) -> Variable:
+        """Return one of the slots of a variable."""
+        return self._slots[self._model.index(variable)][place]
+
+    def _keep(self, variable: Variable, place: int, value: np.ndarray) -> None:
         """Set a slot of a variable, rounded as the core rounds states."""
-        index = self._model.index(variable)
-        slots = self._slots[index]
-        slot = slots[name]
+        slot = self._slot(variable, place)
         if slot.dtype == "bfloat16":
-            place = [int(self._seed), int(self.iterations), index, *map(ord, name)]
-            (seed,) = np.random.SeedSequence(place).generate_state(1, np.uint64)
+            index = self._model.index(variable)
+            key = [int(self._seed), int(self.iterations), index, place]
+            (seed,) = np.random.SeedSequence(key).generate_state(1, np.uint64)
             value = np.asarray(
                 ops.cast(value, "bfloat16", rounding="stochastic", seed=int(seed))
             )

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +14,7 @@ from mpcore.optimizers.arguments import MAX_INT64, Argument, choice, flag, integ
 from mpcore.optimizers.gradients import Update, convert
 from mpcore.optimizers.optimizer import Optimizer
 from mpcore.optimizers.slots import Initializer
-from mpcore.variable import Variable
+from mpcore.variable import Variable, written_arrays
 
 
 class FusedOptimizer(Optimizer):
@@ -108,15 +109,15 @@ class FusedOptimizer(Optimizer):
             return
         super().build(variables)
         initial = self._initializers()
-        # Per variable: its slots in the order of the rule.
-        self._slots: list[dict[str, Variable]] = [{} for _ in self._trainable_variables]
+        made: list[list[Variable]] = [[] for _ in self._trainable_variables]
         for group in self._slot_groups():
-            for variable, slots in zip(
-                self._trainable_variables, self._slots, strict=True
-            ):
-                for name in self._own_slots(variable, group):
-                    start = initial.get(name, "zeros")
-                    slots[name] = self._add_slot(variable, name, start)
+            for variable, slots in zip(self._trainable_variables, made, strict=True):
+                slots += [
+                    self._add_slot(variable, name, initial.get(name, "zeros"))
+                    for name in self._own_slots(variable, group)
+                ]
+        # Per variable: its slots in the order of the rule.
+        self._slots = [tuple(slots) for slots in made]
         self._remainders = [
             self.add_variable_from_reference(variable, "remainder", dtype="bfloat16")
             if self.compensated and variable.dtype == "bfloat16"
@@ -144,10 +145,12 @@ class FusedOptimizer(Optimizer):
 
     def _fused(self, update: Update) -> None:
         """Update the weights in one call of the core."""
-        states = [
-            tuple([slot.stored for slot in slots.values()])
-            for slots in self._model.pick(self._slots, update.variables)
-        ]
+        slots = self._model.pick(self._slots, update.variables)
+        arrays = iter(written_arrays(chain.from_iterable(slots)))
+        count = len(slots[0]) if slots else 0  # the same for all that share a rule
+        states: list[tuple[np.ndarray, ...]] = [()] * len(slots)
+        if count:
+            states = list(zip(*[arrays] * count, strict=True))
         self._call(self._rule, self._scalars(), states, update)
 
     def _call(
@@ -170,7 +173,7 @@ class FusedOptimizer(Optimizer):
             scalars["seed"] = int(self._seed)
         fitting_step(
             rule,
-            [variable.stored for variable in variables],
+            written_arrays(variables),
             update.gradients,
             [variable.compute_copy for variable in variables],
             states,

@@ -6,7 +6,7 @@ Nothing here writes to a gradient or a variable.
 import warnings
 from collections.abc import Sequence
 from itertools import compress
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 import ml_dtypes
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from mpcore import autocast, dtypes
 from mpcore.indexed_slices import IndexedSlices
 from mpcore.tape import unwrap
-from mpcore.variable import Variable
+from mpcore.variable import Variable, stored_arrays
 
 # A gradient of another dtype is cast to what its variable's update computes in.
 _DIRECT = frozenset(np.dtype(t) for t in (np.float32, np.float16, ml_dtypes.bfloat16))
@@ -65,11 +65,6 @@ def _owners(variables: Sequence[Variable]) -> frozenset[int]:
 
 def convert(gradient: object, variable: Variable) -> np.ndarray:
     """Return a gradient as a contiguous array of a dtype its update reads."""
-    if type(gradient) is np.ndarray and gradient.dtype is _F32:  # the usual case
-        flags = gradient.flags
-        usual = flags.c_contiguous and flags.aligned and variable.dtype != "float64"
-        if usual and gradient.shape == variable.shape:
-            return gradient
     if isinstance(gradient, IndexedSlices):
         gradient = gradient.to_dense()
     array = gradient if type(gradient) is np.ndarray else unwrap(gradient)
@@ -95,6 +90,22 @@ def convert(gradient: object, variable: Variable) -> np.ndarray:
     with np.errstate(over="ignore"):
         # f64 beyond fp32 becomes an infinity: an overflow like any other.
         return np.require(array, wanted, ["C", "A", "E"])
+
+
+def _are_usual(
+    gradients: Sequence[object], arrays: list[np.ndarray]
+) -> TypeGuard[Sequence[np.ndarray]]:
+    """Tell at one look whether all can be read as they are: the usual case."""
+    for gradient, array in zip(gradients, arrays, strict=True):
+        if not (
+            type(gradient) is np.ndarray
+            and gradient.dtype is _F32
+            and gradient.flags.carray  # contiguous, aligned, and no read-only view
+            and gradient.shape == array.shape
+            and array.dtype is not _F64
+        ):
+            return False
+    return True
 
 
 def match(
@@ -133,6 +144,8 @@ def match(
             "There must be one gradient (or None) per variable. Received: "
             f"{len(gradients)} gradients for {len(variables)} variables"
         )
+    if _are_usual(gradients, stored_arrays(variables)):
+        return list(gradients), list(variables)
     pairs = [
         (convert(g, v), v)
         for g, v in zip(gradients, variables, strict=True)
@@ -182,7 +195,7 @@ def with_normal_factors(
     gradients: list[np.ndarray], factors: list[float], variables: Sequence[Variable]
 ) -> tuple[list[np.ndarray], list[float]]:
     """Multiply in the factors that fp32 arithmetic would not hold to full precision."""
-    if all(_MIN_FACTOR <= f <= _MAX_FACTOR for f in factors):
+    if all(_MIN_FACTOR <= f <= _MAX_FACTOR for f in set(factors)):
         return gradients, factors
     done = [
         (g, f) if _MIN_FACTOR <= f <= _MAX_FACTOR else (scaled(g, f, v), 1.0)

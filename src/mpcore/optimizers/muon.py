@@ -211,9 +211,9 @@ class Muon(DirectedOptimizer):
         decay: float,
     ) -> tuple[np.ndarray, float]:
         real = gradient.dtype.type
-        slot = self._slots[self._model.index(variable)]["momentum"]
-        momentum = real(self.momentum) * slot.numpy().astype(real) + gradient
-        self._keep(variable, "momentum", momentum)
+        before = self._slot(variable, 0).numpy().astype(real)
+        momentum = real(self.momentum) * before + gradient
+        self._keep(variable, 0, momentum)
         rate = 1.0
         if self.rms_rate is not None:
             rate = self.rms_rate * math.sqrt(max(variable.shape))

@@ -90,4 +90,4 @@ class ScheduleFreeAdamW(FusedOptimizer):
             return
         super().build(variables)
         for slots, variable in zip(self._slots, self._trainable_variables, strict=True):
-            slots["momentum"].assign(variable.numpy())
+            slots[0].assign(variable.numpy())
