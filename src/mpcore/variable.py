@@ -290,16 +290,19 @@ class Variable(tape.Tensor):
 
 
 def stored_arrays(variables: Iterable[Variable]) -> list[np.ndarray]:
-    """Return what `stored` is, of many, for one who only looks at them."""
+    """Return `stored` of many; who writes to them calls `note_writes`."""
     return [variable._value for variable in variables]
 
 
-def written_arrays(variables: Iterable[Variable]) -> list[np.ndarray]:
-    """Return `stored` of many, for one who writes to them."""
-    variables = list(variables)
+def compute_copies(variables: Iterable[Variable]) -> list[np.ndarray | None]:
+    """Return `compute_copy` of many."""
+    return [variable._copy for variable in variables]
+
+
+def note_writes(variables: Iterable[Variable]) -> None:
+    """Count a write to each, as `stored` does."""
     for variable in variables:
         variable.version += 1
-    return stored_arrays(variables)
 
 
 def _restore(cls: type[Variable], value: np.ndarray, state: dict[str, Any]) -> Variable:

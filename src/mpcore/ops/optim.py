@@ -5,7 +5,7 @@ A low-level interface: the classes in `mpcore.optimizers` prepare what it takes.
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -103,6 +103,16 @@ def optim_step(
 # `optim_step` for arrays whose shapes fit, contiguous and in native byte order, and
 # lists of finite factors: without a second look at each of them.
 fitting_step = kernel.step
+
+
+def can_read(
+    grads: list[object], params: list[np.ndarray]
+) -> TypeGuard[list[np.ndarray]]:
+    """Tell whether `fitting_step` can read all gradients as they are.
+
+    They are writable float32 arrays then, of the shapes of their parameters.
+    """
+    return kernel.can_read(grads, params)
 
 
 def sgd_step(

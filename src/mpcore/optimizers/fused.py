@@ -14,7 +14,7 @@ from mpcore.optimizers.arguments import MAX_INT64, Argument, choice, flag, integ
 from mpcore.optimizers.gradients import Update, convert
 from mpcore.optimizers.optimizer import Optimizer
 from mpcore.optimizers.slots import Initializer
-from mpcore.variable import Variable, written_arrays
+from mpcore.variable import Variable, compute_copies, note_writes, stored_arrays
 
 
 class FusedOptimizer(Optimizer):
@@ -49,6 +49,8 @@ class FusedOptimizer(Optimizer):
 
     # What the core calls the rule.
     _rule: ClassVar[str]
+    # Per variable the arrays of its slots, once they have been needed.
+    _states: list[tuple[np.ndarray, ...]] | None = None
     # The names of the `Argument` attributes, in the order of the config.
     _arguments: ClassVar[tuple[str, ...]] = ()
 
@@ -145,13 +147,16 @@ class FusedOptimizer(Optimizer):
 
     def _fused(self, update: Update) -> None:
         """Update the weights in one call of the core."""
+        if self._states is None:
+            self._states = [tuple(stored_arrays(slots)) for slots in self._slots]
         slots = self._model.pick(self._slots, update.variables)
-        arrays = iter(written_arrays(chain.from_iterable(slots)))
-        count = len(slots[0]) if slots else 0  # the same for all that share a rule
-        states: list[tuple[np.ndarray, ...]] = [()] * len(slots)
-        if count:
-            states = list(zip(*[arrays] * count, strict=True))
+        states = self._model.pick(self._states, update.variables)
+        note_writes(chain.from_iterable(slots))
         self._call(self._rule, self._scalars(), states, update)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the arrays: those of a copy's slots are others."""
+        return self.__dict__ | {"_states": None}
 
     def _call(
         self,
@@ -162,6 +167,7 @@ class FusedOptimizer(Optimizer):
     ) -> None:
         """Call the core, which also rounds as it was asked to."""
         variables = update.variables
+        note_writes(variables)
         if self.compensated:
             scalars["remainders"] = [
                 None if remainder is None else remainder.stored
@@ -173,9 +179,9 @@ class FusedOptimizer(Optimizer):
             scalars["seed"] = int(self._seed)
         fitting_step(
             rule,
-            written_arrays(variables),
+            stored_arrays(variables),
             update.gradients,
-            [variable.compute_copy for variable in variables],
+            compute_copies(variables),
             states,
             update.factors,
             update.decays,

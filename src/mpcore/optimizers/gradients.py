@@ -6,13 +6,14 @@ Nothing here writes to a gradient or a variable.
 import warnings
 from collections.abc import Sequence
 from itertools import compress
-from typing import NamedTuple, TypeGuard
+from typing import NamedTuple
 
 import ml_dtypes
 import numpy as np
 
 from mpcore import autocast, dtypes
 from mpcore.indexed_slices import IndexedSlices
+from mpcore.ops.optim import can_read
 from mpcore.tape import unwrap
 from mpcore.variable import Variable, stored_arrays
 
@@ -92,22 +93,6 @@ def convert(gradient: object, variable: Variable) -> np.ndarray:
         return np.require(array, wanted, ["C", "A", "E"])
 
 
-def _are_usual(
-    gradients: Sequence[object], arrays: list[np.ndarray]
-) -> TypeGuard[Sequence[np.ndarray]]:
-    """Tell at one look whether all can be read as they are: the usual case."""
-    for gradient, array in zip(gradients, arrays, strict=True):
-        if not (
-            type(gradient) is np.ndarray
-            and gradient.dtype is _F32
-            and gradient.flags.carray  # contiguous, aligned, and no read-only view
-            and gradient.shape == array.shape
-            and array.dtype is not _F64
-        ):
-            return False
-    return True
-
-
 def match(
     gradients: Sequence[object], variables: Sequence[Variable]
 ) -> tuple[list[np.ndarray], list[Variable]]:
@@ -144,8 +129,9 @@ def match(
             "There must be one gradient (or None) per variable. Received: "
             f"{len(gradients)} gradients for {len(variables)} variables"
         )
-    if _are_usual(gradients, stored_arrays(variables)):
-        return list(gradients), list(variables)
+    usual = list(gradients)
+    if can_read(usual, stored_arrays(variables)):
+        return usual, list(variables)
     pairs = [
         (convert(g, v), v)
         for g, v in zip(gradients, variables, strict=True)
