@@ -255,6 +255,11 @@ def test_argument_set_later_is_checked_and_kept_if_wrong():
     assert made.get_config()["beta_1"] == 0.25
 
 
+def test_argument_that_is_not_set_is_no_attribute():
+    assert not hasattr(Adam.__new__(Adam), "beta_1")
+    assert Adam.beta_1 is vars(Adam)["beta_1"]
+
+
 def test_arguments_that_turn_things_off_are_taken():
     made = SGD(gradient_accumulation_steps=0, use_ema=True, ema_overwrite_frequency=0)
     made.apply([g(1)], [Variable(g(1))])

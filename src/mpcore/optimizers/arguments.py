@@ -140,7 +140,10 @@ class Argument(Generic[T]):
         """Return the value; of the class itself, this object."""
         if instance is None:
             return self
-        value: T = vars(instance)[self._name]
+        try:
+            value: T = vars(instance)[self._name]
+        except KeyError:
+            raise AttributeError(f"`{self._name}` has not been set") from None
         return value
 
     def __set__(self, instance: object, value: Any) -> None:
