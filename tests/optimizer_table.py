@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +15,10 @@ from mpcore import Variable, autocast, optimizers
 from mpcore.optimizers import schedules
 
 BF16 = ml_dtypes.bfloat16
-SHAPES = [(), (0,), (7,), (2, 3, 11), (257,)]
+SHAPES = [(), (0,), (7,), (2, 3, 11), (257,), (9, 5), (5, 9)]
+
+
+Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,31 @@ class Row:
     starts: dict[str, float | None] = field(default_factory=dict)
     # State that no variable has of its own.
     extras: tuple[str, ...] = ()
+    # Names and shapes of a variable's slots, where they are not all of its shape.
+    layout: Callable[[str, Shape], list[tuple[str, Shape]]] | None = None
+
+    def slot_layout(self, model: dict[str, Shape]) -> list[tuple[str, Shape]]:
+        """Names and shapes of the slots in the order of `variables`."""
+        if self.layout:
+            return [slot for item in model.items() for slot in self.layout(*item)]
+        return [
+            (f"{name}_{slot}", shape)
+            for group in self.groups or (self.slots,)
+            for name, shape in model.items()
+            for slot in group
+        ]
+
+
+def factored_layout(name: str, shape: Shape) -> list[tuple[str, Shape]]:
+    rows, columns = (), ()
+    if len(shape) >= 2:
+        rows, columns = shape[:-1], (*shape[:-2], shape[-1])
+    return [(name, rows), (name, columns), (f"{name}_velocity", shape)]
+
+
+def muon_layout(name: str, shape: Shape) -> list[tuple[str, Shape]]:
+    slots = ["momentum"] if len(shape) == 2 else ["momentum", "velocity"]
+    return [(f"{name}_{slot}", shape) for slot in slots]
 
 
 MOMENTS = ("momentum", "velocity")
@@ -77,6 +106,25 @@ OPTIMIZERS = {
         {"rho": 0.8, "momentum": 0.5, "centered": True, "epsilon": 1e-3},
         (("velocity",), ("momentum",), ("average_gradient",)),
     ),
+    "adafactor": Row(
+        optimizers.Adafactor,
+        rules.adafactor,
+        ("velocity",),
+        layout=factored_layout,
+    ),
+    "adafactor-clipped": Row(
+        optimizers.Adafactor,
+        rules.adafactor,
+        ("velocity",),
+        {
+            "beta_2_decay": -0.5,
+            "epsilon_1": 1e-3,
+            "epsilon_2": 2.0,
+            "clip_threshold": 0.5,
+            "relative_step": False,
+        },
+        layout=factored_layout,
+    ),
     "adagrad": Row(
         optimizers.Adagrad,
         rules.adagrad,
@@ -117,6 +165,27 @@ OPTIMIZERS = {
     ),
     "lion": Row(optimizers.Lion, rules.lion, ("momentum",)),
     "lamb": Row(optimizers.Lamb, rules.lamb, MOMENTS),
+    "muon": Row(optimizers.Muon, rules.muon, MOMENTS, layout=muon_layout),
+    "muon-plain": Row(
+        optimizers.Muon,
+        rules.muon,
+        MOMENTS,
+        {
+            "momentum": 0.5,
+            "nesterov": False,
+            "rms_rate": None,
+            "ns_steps": 2,
+            "muon_a": 2.0,
+            "muon_b": -1.5,
+            "muon_c": 0.5,
+            "adam_beta_1": 0.8,
+            "adam_beta_2": 0.9,
+            "epsilon": 1e-3,
+            "adam_lr_ratio": 0.5,
+            "adam_weight_decay": None,
+        },
+        layout=muon_layout,
+    ),
     "schedule-free": Row(
         optimizers.ScheduleFreeAdamW,
         rules.schedule_free_adamw,
@@ -148,6 +217,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "accumulation": {"gradient_accumulation_steps": 3},
     "loss_scale_factor": {"loss_scale_factor": 12.0},
     "schedule": {"learning_rate": schedules.ExponentialDecay(0.1, 4, 0.5)},
+    "schedule-decay": {
+        "learning_rate": schedules.PolynomialDecay(0.1, 6, 0.01, cycle=True),
+        "weight_decay": 0.3,
+        "clipvalue": 0.5,
+    },
+    "small": {"learning_rate": 1e-6, "weight_decay": 0.5, "loss_scale_factor": 2**20},
     "all": {
         "weight_decay": 0.05,
         "global_clipnorm": 0.7,
@@ -213,8 +288,10 @@ def var(*values: float, dtype: Any = np.float32, **settings: Any) -> Variable:
 
 def reference(row: Row, values: list[np.ndarray], settings: dict[str, Any]):
     arguments = {"learning_rate": 0.05, "hyper": row.hyper, **settings}
-    if row.make is optimizers.AdamW:
+    if row.make in (optimizers.AdamW, optimizers.Muon):
         arguments.setdefault("weight_decay", 0.004)
+    if row.make is optimizers.Muon:
+        arguments["other_decay"] = row.hyper.get("adam_weight_decay", 0.004) or 0.0
     return Reference(row.rule, row.slots, values, starts=row.starts, **arguments)
 
 

@@ -1,10 +1,4 @@
-"""The optimizers' formulas in extended precision, with a bound on fp32 arithmetic.
-
-`Bounded` carries a value and how far arithmetic with unit roundoff u may be from it, by
-running error analysis: an operation adds u * |result|, and the smallest normal number,
-since a kernel may flush subnormals. So the formulas are at once the oracle and the
-derivation of the tolerance.
-"""
+"""The optimizers' formulas, with a bound on what fp32 arithmetic makes of them."""
 
 from __future__ import annotations
 
@@ -12,127 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import ml_dtypes
 import numpy as np
-
-Real = np.longdouble
-
-
-def unit(dtype: Any) -> float:
-    """Largest relative error of one rounding to `dtype`."""
-    return float(ml_dtypes.finfo(np.dtype(dtype)).eps) / 2
-
-
-def smallest(dtype: Any) -> float:
-    return float(ml_dtypes.finfo(np.dtype(dtype)).smallest_normal)
-
-
-def arithmetic(dtype: Any) -> np.dtype:
-    """What the update of a variable of `dtype` is computed in."""
-    return np.dtype(np.float64 if np.dtype(dtype) == np.float64 else np.float32)
-
-
-@dataclass
-class Bounded:
-    value: np.ndarray
-    error: np.ndarray
-    dtype: np.dtype
-
-    @classmethod
-    def exact(cls, value: Any, dtype: Any) -> Bounded:
-        value = np.asarray(value).astype(Real)
-        return cls(value, np.zeros_like(value), np.dtype(dtype))
-
-    def rounded(self, value: Any, error: Any, dtype: Any = None) -> Bounded:
-        """The result of an operation that also rounds."""
-        dtype = np.dtype(dtype or self.dtype)
-        reach = np.abs(value) + error
-        error = error + Real(unit(dtype)) * reach + Real(smallest(dtype))
-        return Bounded(value, error, self.dtype)
-
-    def other(self, other: Any) -> Bounded:
-        if isinstance(other, Bounded) and other.dtype == self.dtype:
-            return other
-        # A scalar, known in double and rounded once to the arithmetic's dtype.
-        scalar = other if isinstance(other, Bounded) else double(other)
-        return Bounded(scalar.value, scalar.error, self.dtype).rounded(
-            scalar.value, scalar.error
-        )
-
-    def __add__(self, other: Any) -> Bounded:
-        b = self.other(other)
-        return self.rounded(self.value + b.value, self.error + b.error)
-
-    def __sub__(self, other: Any) -> Bounded:
-        b = self.other(other)
-        return self.rounded(self.value - b.value, self.error + b.error)
-
-    def __mul__(self, other: Any) -> Bounded:
-        b = self.other(other)
-        error = (
-            np.abs(self.value) * b.error
-            + np.abs(b.value) * self.error
-            + self.error * b.error
-        )
-        return self.rounded(self.value * b.value, error)
-
-    def __truediv__(self, other: Any) -> Bounded:
-        b = self.other(other)
-        least = np.abs(b.value) - b.error
-        assert np.all(least > 0)
-        value = self.value / b.value
-        return self.rounded(value, (self.error + np.abs(value) * b.error) / least)
-
-    __radd__, __rmul__ = __add__, __mul__
-
-    def sqrt(self) -> Bounded:
-        value = np.sqrt(self.value)
-        below = np.sqrt(np.maximum(self.value - self.error, 0))
-        above = np.sqrt(self.value + self.error)
-        return self.rounded(value, np.maximum(value - below, above - value))
-
-    def maximum(self, other: Bounded) -> Bounded:
-        error = np.maximum(self.error, other.error)
-        return Bounded(np.maximum(self.value, other.value), error, self.dtype)
-
-    def clip(self, limit: float) -> Bounded:
-        reach = self.error + Real(unit(self.dtype) * limit)
-        return Bounded(np.clip(self.value, -limit, limit), reach, self.dtype)
-
-    def stored(self, dtype: Any) -> Bounded:
-        """The value after it was rounded to `dtype` to be kept there."""
-        if np.dtype(dtype) == self.dtype:
-            return self
-        return self.rounded(self.value, self.error, dtype)
-
-    def abs(self) -> Bounded:
-        return Bounded(np.abs(self.value), self.error, self.dtype)
-
-    def sign(self) -> Bounded:
-        unsure = (np.abs(self.value) <= self.error) & (self.error > 0)
-        error = np.where(unsure, 1 + np.abs(np.sign(self.value)), 0)
-        return Bounded(np.sign(self.value), error.astype(Real), self.dtype)
-
-    def power(self, exponent: float) -> Bounded:  # of x >= 0
-        value = self.value ** Real(exponent)
-        below = np.maximum(self.value - self.error, 0) ** Real(exponent)
-        above = (self.value + self.error) ** Real(exponent)
-        error = np.maximum(value - below, above - value)
-        return self.rounded(value, error + Real(2**-50) * value)
-
-    def norm(self) -> tuple[Real, Real]:
-        value = np.sqrt(np.sum(np.square(self.value)))
-        return value, np.sqrt(np.sum(np.square(self.error)))
-
-
-def double(value: Any) -> Bounded:
-    return Bounded.exact(value, np.float64)
-
-
-def double_power(base: float, exponent: int) -> Bounded:
-    power = double(Real(base) ** exponent)
-    return power.rounded(power.value, power.error)
-
+from bounded import Bounded, Real, arithmetic, double, double_power
 
 Slots = dict[str, Bounded]
 
@@ -290,6 +165,122 @@ def schedule_free_adamw(
     return z * (1 - Real(beta_1)) + x * beta_1
 
 
+def adafactor(
+    w: Bounded, g: Bounded, slots: Slots, lr: Real, t: int, *, beta_2_decay=-0.8,
+    epsilon_1=1e-30, epsilon_2=1e-3, clip_threshold=1.0, relative_step=True,
+) -> Bounded:  # fmt: skip
+    kept = 1 - Real(t) ** Real(beta_2_decay)
+
+    def moved(name: str, value: Bounded) -> Bounded:
+        # At t = 1 nothing is kept of what slots start with.
+        old = slots[name] * kept + value * (1 - kept) if t > 1 else value
+        slots[name] = old
+        return old
+
+    squares = g * g + epsilon_1
+    if g.value.ndim < 2:
+        v = moved("velocity", squares)
+        # v >= (1 - kept) * g**2, however little is known of a g that is nearly 0.
+        u = divided(g, v.sqrt(), 1.01 / np.sqrt(1 - kept))
+    else:
+        rows = moved("rows", squares.mean(-1))
+        columns = moved("columns", squares.mean(-2))
+        shares = rows / rows.mean(-1)[..., None]
+        v = slots["velocity"] = shares[..., :, None] * columns[..., None, :]
+        u = g / v.sqrt()
+    size = double(Real(min(lr, 1 / np.sqrt(Real(t))))) * rms(w).maximum(
+        double(epsilon_2)
+    )
+    size = size / (rms(u) / double(clip_threshold)).maximum(double(1))
+    return w - u * size
+
+
+def divided(x: Bounded, y: Bounded, largest: Real) -> Bounded:
+    """x / y, where y > 0 and |x / y| is at most `largest` whatever the errors."""
+    sure = y.value > 2 * y.error
+    one = np.ones_like(y.value)
+    divisor = np.where(sure, y.value, one), np.where(sure, y.error, 0 * one)
+    ratio = x / Bounded(*divisor, y.dtype)
+    value = np.where(sure, ratio.value, 0)
+    return Bounded(value, np.where(sure, ratio.error, largest), x.dtype)
+
+
+def rms(x: Bounded) -> Bounded:
+    """The root of the mean square, of sums in double."""
+    value, error = (part / np.sqrt(Real(max(x.value.size, 1))) for part in x.norm())
+    rounding = x.value.size * Real(2**-53) * value
+    return Bounded(np.asarray(value), np.asarray(error + rounding), np.dtype(float))
+
+
+def muon(
+    w: Bounded, g: Bounded, slots: Slots, lr: Real, t: int, *, adam_beta_1=0.9,
+    adam_beta_2=0.999, epsilon=1e-7, adam_lr_ratio=1.0, adam_weight_decay=0.004,
+    momentum=0.95, nesterov=True, rms_rate=0.2, **iteration,
+) -> Bounded:  # fmt: skip
+    if g.value.ndim != 2:
+        betas = {"beta_1": adam_beta_1, "beta_2": adam_beta_2}
+        return adam(w, g, slots, lr * Real(adam_lr_ratio), t, epsilon=epsilon, **betas)
+    m = slots["momentum"] = slots["momentum"] * momentum + g
+    x = g + m * momentum if nesterov else m
+    size = Real(1)
+    if rms_rate is not None:
+        size = Real(rms_rate) * np.sqrt(Real(max(g.value.shape)))
+    return w - orthogonal(x, **iteration) * (lr * size)
+
+
+def orthogonal(
+    x: Bounded, *, muon_a=3.4445, muon_b=-4.775, muon_c=2.0315, ns_steps=5
+) -> Bounded:
+    """Newton-Schulz iterations with a bound in the Frobenius norm.
+
+    An iteration maps each singular value s to p(s) = a s + b s^3 + c s^5. With e the
+    distance of what it is given from the exact x, it returns what is off by at most
+    D e + max|p''| e^2 / sqrt(2), D being the largest divided difference of p between
+    singular values of x, taken with both signs and, unless x is square, with 0 (of the
+    symmetric matrix made of 0, x, x.T, 0, whose eigenvalues these are). To that its own
+    rounding is added, from the running analysis.
+    """
+    if x.value.shape[0] > x.value.shape[1]:
+        wide = {"muon_a": muon_a, "muon_b": muon_b, "muon_c": muon_c}
+        return orthogonal(x.transposed(), **wide, ns_steps=ns_steps).transposed()
+    norm, error = x.norm()
+    length = Bounded(np.asarray(norm), np.asarray(error), np.dtype(float)) + 1e-7
+    x = x * (double(1) / length)
+    off = frobenius(x.error)
+    for _ in range(ns_steps):
+        slope, bend = derivatives(x.value.astype(float), off, muon_a, muon_b, muon_c)
+        # What rounding adds, to an operand that may itself be off by so much.
+        assert off <= 0.05 * frobenius(x.value)
+        x = Bounded(x.value, np.zeros_like(x.value), x.dtype)
+        gram = x @ x.transposed()
+        x = x * muon_a + (gram * muon_b + (gram @ gram) * muon_c) @ x
+        off = slope * off + bend * off**2 + frobenius(x.error) * 1.05**5
+    # No element is further off than the matrix.
+    return Bounded(x.value, np.full(x.value.shape, Real(off)), x.dtype)
+
+
+def derivatives(
+    x: np.ndarray, off: float, a: float, b: float, c: float
+) -> tuple[float, float]:
+    """D and max|p''| / sqrt(2) of `orthogonal`."""
+    s = np.linalg.svd(x)[1]
+    s = np.concatenate([s, -s, [0.0] * (x.shape[0] != x.shape[1])])
+    p = a * s + b * s**3 + c * s**5
+    tangent = a + 3 * b * s**2 + 5 * c * s**4
+    with np.errstate(invalid="ignore", divide="ignore"):
+        quotient = (p[:, None] - p) / (s[:, None] - s)
+    near = np.abs(s[:, None] - s) < 1e-6
+    slopes = np.where(near, tangent, quotient)
+    slopes[np.ix_(s == 0, s == 0)] = 0  # both vectors lie on the longer side of x
+    radius = np.max(np.abs(s), initial=0) + off
+    bend = 6 * abs(b) * radius + 20 * abs(c) * radius**3
+    return float(np.max(np.abs(slopes), initial=0)) * 1.001, bend / np.sqrt(2)
+
+
+def frobenius(x: np.ndarray) -> float:
+    return float(np.linalg.norm(x.astype(float)))
+
+
 @dataclass
 class Reference:
     """Unscale, accumulate, clip, decay, rule, average: in this order, per `apply`."""
@@ -300,6 +291,8 @@ class Reference:
     hyper: dict[str, Any] = field(default_factory=dict)
     learning_rate: Any = 0.01
     weight_decay: float | None = None
+    # Of what is no matrix, if that has one of its own.
+    other_decay: float | None = None
     clipnorm: float | None = None
     clipvalue: float | None = None
     global_clipnorm: float | None = None
@@ -352,8 +345,11 @@ class Reference:
         self.sums = [Bounded.exact(np.zeros(x.value.shape), x.dtype) for x in g]
         t = self.calls // n
         for i, (w, x, slots) in enumerate(zip(self.w, g, self.slots, strict=True)):
-            if self.weight_decay:
-                w = w - w * (Real(self.weight_decay) * lr)
+            decay = self.weight_decay
+            if w.value.ndim != 2 and self.other_decay is not None:
+                decay = self.other_decay
+            if decay:
+                w = w - w * (Real(decay) * lr)
             w = self.rule(w, x, slots, lr, t, **self.hyper)
             self.w[i] = w.stored(self.dtypes[i])
         if self.use_ema:
@@ -386,15 +382,3 @@ class Reference:
         if self.ema_overwrite_frequency and t % self.ema_overwrite_frequency == 0:
             pairs = zip(self.averages, self.dtypes, strict=True)
             self.w = [average.stored(dtype) for average, dtype in pairs]
-
-
-def assert_within(actual: np.ndarray, expected: Bounded, what: str) -> None:
-    """Compare with the bound; shows the worst element."""
-    off = np.abs(actual.astype(Real) - expected.value)
-    bad = ~(off <= expected.error)
-    if bad.any():
-        i = np.unravel_index(np.argmax(off / expected.error), off.shape)
-        raise AssertionError(
-            f"{what}{list(map(int, i))}: {actual[i]} is {float(off[i]):.3g} from "
-            f"{float(expected.value[i])}, allowed {float(expected.error[i]):.3g}"
-        )

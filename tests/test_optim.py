@@ -10,6 +10,7 @@ import pytest
 from reference import F16, F32, F64, assert_same_bits
 
 from mpcore import ops
+from mpcore.ops.optim import can_read
 
 
 def sgd(n: int = 3, **changes: Any) -> dict[str, Any]:
@@ -122,6 +123,13 @@ def test_step_with_a_scalar_that_is_not_finite_names_it(
         step(**make(**{name: value}))
 
 
+@pytest.mark.parametrize("name", ["step", "seed", "warmup_steps"])
+@pytest.mark.parametrize("value", [-1, 2**70])
+def test_step_with_an_integer_out_of_range_names_it(name: str, value: int) -> None:
+    with pytest.raises(ValueError, match=rf"`{name}` must be in \[0, .*{name}={value}"):
+        ops.adam_step(**(adam() | {name: value}))
+
+
 def test_step_with_one_faulty_tensor_leaves_the_good_ones() -> None:
     good, bad = np.ones(3, F32), np.ones(3, F32)
     with pytest.raises(ValueError):
@@ -170,3 +178,39 @@ def test_step_pairs_gradients_of_other_layouts_by_index() -> None:
 def test_step_of_nothing_does_nothing() -> None:
     ops.sgd_step([], [], [], [], learning_rate=1.0)
     ops.adam_step([], [], [], [], learning_rate=1.0, step=1)
+
+
+def frozen(x: np.ndarray) -> np.ndarray:
+    x.flags.writeable = False
+    return x
+
+
+W = np.ones((2, 3), F32)
+ODD = np.zeros(25, np.uint8)[1:].view(F32).reshape(2, 3)
+
+
+@pytest.mark.parametrize(
+    ("grad", "param", "readable"),
+    [
+        pytest.param(W, W, True, id="float32"),
+        pytest.param(W, W.astype(np.float16), True, id="half parameter"),
+        pytest.param(W, W.astype(np.float64), False, id="float64 parameter"),
+        pytest.param(W.astype(np.float16), W, False, id="half"),
+        pytest.param(W.astype(np.float64), W, False, id="float64"),
+        pytest.param(W.astype(">f4"), W, False, id="swapped"),
+        pytest.param(np.ones((3, 2), F32).T, W, False, id="transposed"),
+        pytest.param(np.ones((2, 6), F32)[:, ::2], W, False, id="strided"),
+        pytest.param(ODD, W, False, id="unaligned"),
+        pytest.param(frozen(W.copy()), W, False, id="read-only"),
+        pytest.param(np.ones((3, 2), F32), W, False, id="shape"),
+        pytest.param(np.ones(6, F32), W, False, id="rank"),
+        pytest.param(np.ma.ones((2, 3), F32), W, False, id="masked"),
+        pytest.param(W.tolist(), W, False, id="list"),
+        pytest.param(None, W, False, id="None"),
+    ],
+)
+def test_can_read_tells_what_the_core_reads_as_it_is(
+    grad: Any, param: np.ndarray, readable: bool
+) -> None:
+    assert can_read([W, grad], [W, param]) is readable
+    assert not can_read([W, grad], [W])

@@ -163,6 +163,16 @@ def test_clip_norm_squares_of_float64_neither_overflow_nor_underflow(size):
         np.testing.assert_allclose(v.numpy(), [-0.6 * size, -0.8 * size], rtol=1e-14)
 
 
+def test_clip_far_below_the_norm_of_float64_keeps_all_digits():
+    # limit / norm = 2e-321 has 9 bits.
+    for name in ("clipnorm", "global_clipnorm"):
+        v = var(0, 0, dtype=np.float64)
+        g = grad(3e300, 4e300, dtype=np.float64)
+        SGD(1.0, **{name: 1e-20}).apply([g], [v])
+        np.testing.assert_allclose(v.numpy(), [-6e-21, -8e-21], rtol=1e-15)
+        assert g.tolist() == [3e300, 4e300]
+
+
 def test_accumulation_counts_micro_steps_and_updates_apart():
     made = Momentum(
         schedules.PiecewiseConstantDecay([0, 2], [1.0, 2.0, 4.0]),

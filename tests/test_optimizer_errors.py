@@ -8,7 +8,15 @@ from optimizer_table import assert_same_bits, state
 from optimizer_table import grad as g
 
 from mpcore import Variable, optimizers
-from mpcore.optimizers import SGD, Adam, AdamW, Optimizer
+from mpcore.optimizers import (
+    SGD,
+    Adam,
+    AdamW,
+    Ftrl,
+    Optimizer,
+    RMSprop,
+    ScheduleFreeAdamW,
+)
 
 
 @pytest.fixture
@@ -214,6 +222,16 @@ BAD_ARGUMENTS = [
     (SGD, {"use_ema": True, "ema_momentum": 1.5}, ValueError, "`ema_momentum` must"),
     (SGD, {"use_ema": True, "ema_overwrite_frequency": -1}, ValueError, "integer >= 1"),
     (SGD, {"use_ema": True, "ema_overwrite_frequency": 2.0}, ValueError, ">= 1"),
+    (SGD, {"use_ema": "False"}, TypeError, "`use_ema` must be True or False"),
+    (SGD, {"nesterov": "False"}, TypeError, "`nesterov` must be True or False"),
+    (Adam, {"amsgrad": 1}, TypeError, "`amsgrad` must be True or False"),
+    (RMSprop, {"centered": None}, TypeError, "`centered` must be True or False"),
+    (SGD, {"compensated": "False"}, TypeError, "`compensated` must be True or False"),
+    (SGD, {"seed": -1}, ValueError, r"`seed` must be an integer in \[0, 92"),
+    (SGD, {"seed": 2**63}, ValueError, r"`seed` must be an integer in \[0, 92"),
+    (ScheduleFreeAdamW, {"warmup_steps": 2**70}, ValueError, r"integer in \[0, 92"),
+    (ScheduleFreeAdamW, {"warmup_steps": -1}, ValueError, r"integer in \[0, 92"),
+    (Ftrl, {"learning_rate": 0}, ValueError, r"`learning_rate` must be in \(0, inf\)"),
     (SGD, {"lr": 0.1}, ValueError, "not recognized: {'lr': 0.1}"),
     (SGD, {"name": "a/b"}, ValueError, "'/'"),
 ]
@@ -223,6 +241,23 @@ BAD_ARGUMENTS = [
 def test_argument_out_of_range_is_an_error(make, arguments, error, message):
     with pytest.raises(error, match=message):
         make(**arguments)
+
+
+def test_argument_set_later_is_checked_and_kept_if_wrong():
+    made = Adam(beta_1=np.float32(0.5), amsgrad=np.bool_(True))
+    assert type(made.beta_1) is float and made.amsgrad is True
+    with pytest.raises(ValueError, match=r"`beta_1` must be in \[0, 1\)"):
+        made.beta_1 = 1.0
+    with pytest.raises(TypeError, match="`amsgrad` must be True or False"):
+        made.amsgrad = "no"
+    assert (made.beta_1, made.amsgrad) == (0.5, True)
+    made.beta_1 = 0.25
+    assert made.get_config()["beta_1"] == 0.25
+
+
+def test_argument_that_is_not_set_is_no_attribute():
+    assert not hasattr(Adam.__new__(Adam), "beta_1")
+    assert Adam.beta_1 is vars(Adam)["beta_1"]
 
 
 def test_arguments_that_turn_things_off_are_taken():
@@ -259,10 +294,17 @@ def test_from_config_with_an_unknown_argument_is_an_error():
         SGD.from_config({"warp": 9})
 
 
+def test_ftrl_rate_that_is_set_to_zero_raises_and_is_kept():
+    made = Ftrl(0.5)
+    with pytest.raises(ValueError, match=r"`learning_rate` must be in \(0, inf\)"):
+        made.learning_rate = 0.0
+    assert float(made.learning_rate) == 0.5
+
+
 @pytest.mark.parametrize("rate", [0.0, -0.1])
 def test_ftrl_rate_that_is_not_positive_raises_and_changes_nothing(rate):
     model = [Variable([1.0, 2.0])]
-    made = optimizers.Ftrl(lambda: rate)
+    made = Ftrl(lambda: rate)
     made.build(model)
     before = [v.numpy() for v in [*model, *made.variables]]
     with pytest.raises(ValueError, match=r"learning_rate must be in \(0, inf\)"):

@@ -175,6 +175,12 @@ def test_schedule_over_no_steps_is_an_error(make, steps):
         (lambda: ExponentialDecay("a", 1, 1), TypeError, "`initial_learning_rate`"),
         (lambda: CosineDecayRestarts(0.1, 1, t_mul=0.5), ValueError, r"in \[1, inf\)"),
         (lambda: CosineDecay(0.1, 1, warmup_steps=-1), ValueError, r"in \[0, inf\)"),
+        (
+            lambda: ExponentialDecay(1, 1, 1, "no"),
+            TypeError,
+            "`staircase` must be True",
+        ),
+        (lambda: PolynomialDecay(1, 1, cycle="no"), TypeError, "`cycle` must be True"),
     ],
 )
 def test_schedule_argument_out_of_range_is_an_error(make, error, message):

@@ -6,7 +6,7 @@ every assignment; the optimizers write it in the pass that updates the value.
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -294,6 +294,22 @@ class Variable(tape.Tensor):
             f"<Variable {self.path!r} shape={self.shape} dtype={self._dtype} "
             f"value={self._view}>"
         )
+
+
+def stored_arrays(variables: Iterable[Variable]) -> list[np.ndarray]:
+    """Return `stored` of many; who writes to them calls `note_writes`."""
+    return [variable._value for variable in variables]
+
+
+def compute_copies(variables: Iterable[Variable]) -> list[np.ndarray | None]:
+    """Return `compute_copy` of many."""
+    return [variable._copy for variable in variables]
+
+
+def note_writes(variables: Iterable[Variable]) -> None:
+    """Count a write to each, as `stored` does."""
+    for variable in variables:
+        variable.version += 1
 
 
 def _restore(cls: type[Variable], value: np.ndarray, state: dict[str, Any]) -> Variable:

@@ -5,6 +5,7 @@ from numpy.typing import NDArray
 
 OPTIMIZERS: dict[str, int]
 
+def can_read(grads: list[object], params: list[NDArray[Any]]) -> bool: ...
 def step(
     optimizer: str,
     params: Iterable[NDArray[Any]],

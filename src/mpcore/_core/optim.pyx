@@ -126,6 +126,30 @@ cdef class _Tensors:
         PyMem_Free(self.data)
 
 
+def can_read(list grads, list params) -> bool:
+    """Tell whether all gradients can be read as they are: the usual case.
+
+    They are float32, C-contiguous, aligned, native, no read-only views, and of the
+    shapes of their parameters, none of which is float64.
+    """
+    cdef Py_ssize_t i
+    cdef cnp.ndarray grad, param
+    if len(grads) != len(params):
+        return False
+    for i in range(len(grads)):
+        if not cnp.PyArray_CheckExact(grads[i]):
+            return False
+        grad, param = grads[i], params[i]
+        if (
+            cnp.PyArray_TYPE(grad) != cnp.NPY_FLOAT
+            or cnp.PyArray_TYPE(param) == cnp.NPY_DOUBLE
+            or not cnp.PyArray_ISCARRAY(grad)
+            or not cnp.PyArray_SAMESHAPE(grad, param)
+        ):
+            return False
+    return True
+
+
 def step(
         str optimizer, params, grads, copies, states, grad_multipliers,
         weight_decays, remainders=None, indices=None, *, double learning_rate,

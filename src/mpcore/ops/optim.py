@@ -5,11 +5,15 @@ A low-level interface: the classes in `mpcore.optimizers` prepare what it takes.
 
 import math
 from collections.abc import Sequence
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from mpcore._core import optim as kernel
 from mpcore.ops.arrays import contiguous
+
+# The integers of the core, and the largest of each; its own errors name no argument.
+_INTEGERS = {"step": 2**63 - 1, "warmup_steps": 2**63 - 1, "seed": 2**64 - 1}
 
 
 def optim_step(
@@ -74,6 +78,12 @@ def optim_step(
     remainders of different parameters share no memory is up to the caller.
     """
     _require_finite(learning_rate=learning_rate, clipvalue=clipvalue)
+    for name in _INTEGERS.keys() & scalars.keys():
+        if not 0 <= scalars[name] <= _INTEGERS[name]:
+            raise ValueError(
+                f"`{name}` must be in [0, {_INTEGERS[name]}]. "
+                f"Received: {name}={scalars[name]}"
+            )
     fitting = _checked(params, grads, copies, states)
     fitting_step(
         optimizer,
@@ -96,50 +106,42 @@ def optim_step(
 fitting_step = kernel.step
 
 
+def can_read(
+    grads: list[object], params: list[np.ndarray]
+) -> TypeGuard[list[np.ndarray]]:
+    """Tell whether `fitting_step` can read all gradients as they are.
+
+    They are writable float32 arrays then, of the shapes of their parameters.
+    """
+    return kernel.can_read(grads, params)
+
+
 def sgd_step(
-    params: Sequence[np.ndarray],
-    grads: Sequence[np.ndarray],
-    copies: Sequence[np.ndarray | None],
-    states: Sequence[tuple[np.ndarray, ...]],
-    grad_multipliers: Sequence[float] | float = 1.0,
-    weight_decays: Sequence[float] | float = 0.0,
-    *,
-    learning_rate: float,
-    momentum: float = 0.0,
-    **scalars: float,
+    *tensors: Any, learning_rate: float, momentum: float = 0.0, **rest: Any
 ) -> None:
     """Update parameters by stochastic gradient descent, in place; see `optim_step`.
 
     `states` holds () for each parameter, or (velocity,) with momentum.
     """
-    tensors = (params, grads, copies, states, grad_multipliers, weight_decays)
-    scalars |= {"learning_rate": learning_rate, "momentum": momentum}
-    optim_step("sgd", *tensors, **scalars)  # type: ignore[arg-type]
+    rest |= {"learning_rate": learning_rate, "momentum": momentum}
+    optim_step("sgd", *tensors, **rest)
 
 
 def adam_step(
-    params: Sequence[np.ndarray],
-    grads: Sequence[np.ndarray],
-    copies: Sequence[np.ndarray | None],
-    states: Sequence[tuple[np.ndarray, ...]],
-    grad_multipliers: Sequence[float] | float = 1.0,
-    weight_decays: Sequence[float] | float = 0.0,
-    *,
+    *tensors: Any,
     learning_rate: float,
     beta_1: float = 0.9,
     beta_2: float = 0.999,
     epsilon: float = 1e-7,
     step: int,
-    **scalars: float,
+    **rest: Any,
 ) -> None:
     """Update parameters by Adam, in place; see `optim_step`.
 
     `states` holds (m, v) for each parameter, or (m, v, largest v) with amsgrad.
     """
-    tensors = (params, grads, copies, states, grad_multipliers, weight_decays)
-    scalars |= {"learning_rate": learning_rate, "step": step}
-    scalars |= {"beta_1": beta_1, "beta_2": beta_2, "epsilon": epsilon}
-    optim_step("adam", *tensors, **scalars)  # type: ignore[arg-type]
+    rest |= {"beta_1": beta_1, "beta_2": beta_2, "epsilon": epsilon}
+    optim_step("adam", *tensors, learning_rate=learning_rate, step=step, **rest)
 
 
 def _require_finite(**scalars: float) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 from mpcore import serialization
 from mpcore.optimizers import schedules
 from mpcore.optimizers.adadelta import Adadelta
+from mpcore.optimizers.adafactor import Adafactor
 from mpcore.optimizers.adagrad import Adagrad
 from mpcore.optimizers.adam import Adam
 from mpcore.optimizers.adamax import Adamax
@@ -13,6 +14,7 @@ from mpcore.optimizers.adamw import AdamW
 from mpcore.optimizers.ftrl import Ftrl
 from mpcore.optimizers.lamb import Lamb
 from mpcore.optimizers.lion import Lion
+from mpcore.optimizers.muon import Muon
 from mpcore.optimizers.nadam import Nadam
 from mpcore.optimizers.optimizer import Optimizer
 from mpcore.optimizers.rmsprop import RMSprop
@@ -22,6 +24,7 @@ from mpcore.optimizers.sgd import SGD
 __all__ = [
     "SGD",
     "Adadelta",
+    "Adafactor",
     "Adagrad",
     "Adam",
     "AdamW",
@@ -29,6 +32,7 @@ __all__ = [
     "Ftrl",
     "Lamb",
     "Lion",
+    "Muon",
     "Nadam",
     "Optimizer",
     "RMSprop",

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Unpack
 
 from mpcore.optimizers import rates
-from mpcore.optimizers.arguments import real
+from mpcore.optimizers.arguments import Real
 from mpcore.optimizers.fused import FusedOptimizer
 from mpcore.optimizers.settings import FusedDecaySettings
 from mpcore.serialization import register
@@ -54,7 +54,8 @@ class Adadelta(FusedOptimizer):
     """
 
     _rule = "adadelta"
-    _arguments = ("rho", "epsilon")
+    rho = Real("[0, 1]")
+    epsilon = Real("[0, inf)")
 
     def __init__(
         self,
@@ -63,11 +64,7 @@ class Adadelta(FusedOptimizer):
         epsilon: float = 1e-7,
         **settings: Unpack[FusedDecaySettings],
     ) -> None:
-        rho = real("rho", rho, "[0, 1]")
-        epsilon = real("epsilon", epsilon, "[0, inf)")
-        super().__init__(learning_rate, **settings)
-        self.rho = rho
-        self.epsilon = epsilon
+        super().__init__(learning_rate, rho=rho, epsilon=epsilon, **settings)
 
     def _slot_groups(self) -> Sequence[tuple[str, ...]]:
         return [("accumulated_grad", "accumulated_delta_var")]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Unpack
 
 from mpcore.optimizers import rates
-from mpcore.optimizers.arguments import real
+from mpcore.optimizers.arguments import Real
 from mpcore.optimizers.fused import FusedOptimizer
 from mpcore.optimizers.settings import FusedDecaySettings
 from mpcore.optimizers.slots import Initializer, constant
@@ -55,7 +55,8 @@ class Adagrad(FusedOptimizer):
     """
 
     _rule = "adagrad"
-    _arguments = ("initial_accumulator_value", "epsilon")
+    initial_accumulator_value = Real("[0, inf)")
+    epsilon = Real("[0, inf)")
 
     def __init__(
         self,
@@ -64,13 +65,12 @@ class Adagrad(FusedOptimizer):
         epsilon: float = 1e-7,
         **settings: Unpack[FusedDecaySettings],
     ) -> None:
-        initial_accumulator_value = real(
-            "initial_accumulator_value", initial_accumulator_value, "[0, inf)"
+        super().__init__(
+            learning_rate,
+            initial_accumulator_value=initial_accumulator_value,
+            epsilon=epsilon,
+            **settings,
         )
-        epsilon = real("epsilon", epsilon, "[0, inf)")
-        super().__init__(learning_rate, **settings)
-        self.initial_accumulator_value = initial_accumulator_value
-        self.epsilon = epsilon
 
     def _slot_groups(self) -> Sequence[tuple[str, ...]]:
         return [("accumulator",)]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Unpack
 
 from mpcore.optimizers import rates
-from mpcore.optimizers.arguments import real
+from mpcore.optimizers.arguments import Flag, Real
 from mpcore.optimizers.fused import FusedOptimizer
 from mpcore.optimizers.settings import FusedDecaySettings
 from mpcore.serialization import register
@@ -58,7 +58,10 @@ class Adam(FusedOptimizer):
     """
 
     _rule = "adam"
-    _arguments = ("beta_1", "beta_2", "epsilon", "amsgrad")
+    beta_1 = Real("[0, 1)")
+    beta_2 = Real("[0, 1)")
+    epsilon = Real("[0, inf)")
+    amsgrad = Flag()
 
     def __init__(
         self,
@@ -69,14 +72,14 @@ class Adam(FusedOptimizer):
         amsgrad: bool = False,
         **settings: Unpack[FusedDecaySettings],
     ) -> None:
-        beta_1 = real("beta_1", beta_1, "[0, 1)")
-        beta_2 = real("beta_2", beta_2, "[0, 1)")
-        epsilon = real("epsilon", epsilon, "[0, inf)")
-        super().__init__(learning_rate, **settings)
-        self.beta_1 = beta_1
-        self.beta_2 = beta_2
-        self.epsilon = epsilon
-        self.amsgrad = amsgrad
+        super().__init__(
+            learning_rate,
+            beta_1=beta_1,
+            beta_2=beta_2,
+            epsilon=epsilon,
+            amsgrad=amsgrad,
+            **settings,
+        )
 
     def _slot_groups(self) -> Sequence[tuple[str, ...]]:
         groups: list[tuple[str, ...]] = [("momentum", "velocity")]

@@ -2,9 +2,14 @@
 
 import math
 import numbers
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Generic, Self, TypeVar, overload
 
 import numpy as np
+
+T = TypeVar("T")
+MAX_INT64 = 2**63 - 1
 
 
 def _contains(interval: str, value: float) -> bool:
@@ -75,6 +80,19 @@ def choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
         raise ValueError(f"`{name}` must be one of {words}. Received: {name}={value!r}")
 
 
+def flag(name: str, value: Any) -> bool:
+    """Return `value` as a bool after checking that it is one.
+
+    Raises
+    ------
+    TypeError
+        If it is not; "False" is none, and would count as true.
+    """
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"`{name}` must be True or False. Received: {name}={value!r}")
+    return bool(value)
+
+
 def integer(name: str, value: Any, minimum: int, maximum: int | None = None) -> int:
     """Return `value` as an int after checking that it is one, within bounds.
 
@@ -94,3 +112,68 @@ def integer(name: str, value: Any, minimum: int, maximum: int | None = None) -> 
             f"`{name}` must be an integer {bounds}. Received: {name}={value!r}"
         )
     return int(value)
+
+
+class Argument(Generic[T]):
+    """An attribute of a class that is checked whenever it is set.
+
+    Parameters
+    ----------
+    check : callable
+        Given name and value; raises, or returns what is kept.
+    """
+
+    def __init__(self, check: Callable[[str, Any], T]) -> None:
+        self._check = check
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        """Take the name of the attribute."""
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type) -> T: ...
+
+    def __get__(self, instance: object, owner: type) -> Self | T:
+        """Return the value; of the class itself, this object."""
+        if instance is None:
+            return self
+        try:
+            value: T = vars(instance)[self._name]
+        except KeyError:
+            raise AttributeError(f"`{self._name}` has not been set") from None
+        return value
+
+    def __set__(self, instance: object, value: Any) -> None:
+        """Keep what the check returns."""
+        vars(instance)[self._name] = self._check(self._name, value)
+
+
+class Real(Argument[float]):
+    """One that is a real number in an interval, as `real` takes it."""
+
+    def __init__(self, interval: str = "(-inf, inf)") -> None:
+        super().__init__(partial(real, interval=interval))
+
+
+class OptionalReal(Argument[float | None]):
+    """The same, or None."""
+
+    def __init__(self, interval: str = "(-inf, inf)") -> None:
+        super().__init__(partial(optional_real, interval=interval))
+
+
+class Integer(Argument[int]):
+    """One that is an integer of at least `minimum` that fits 64 bits."""
+
+    def __init__(self, minimum: int) -> None:
+        super().__init__(partial(integer, minimum=minimum, maximum=MAX_INT64))
+
+
+class Flag(Argument[bool]):
+    """One that is True or False."""
+
+    def __init__(self) -> None:
+        super().__init__(flag)

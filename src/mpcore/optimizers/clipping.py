@@ -1,15 +1,13 @@
 """Norm clipping as a factor per gradient: no gradient is written."""
 
 import math
+import sys
 from collections.abc import Sequence
 
 import numpy as np
 
 from mpcore import ops
 from mpcore.variable import Variable
-
-# Squares of f64 numbers below this may underflow (2**-511), so their norm is redone.
-_SMALL = 2.0**-490
 
 
 def _is_on(limit: float | None) -> bool:
@@ -27,28 +25,6 @@ def value_limit(clipvalue: float | None) -> float:
     return clipvalue if clipvalue is not None and clipvalue > 0 else 0.0
 
 
-def _scaled_norm(gradient: np.ndarray) -> float:
-    """Return the norm of an f64 array by way of its largest magnitude."""
-    largest = float(np.max(np.abs(gradient), initial=0.0))
-    if largest == 0.0 or not math.isfinite(largest):
-        return largest
-    return largest * math.sqrt(float(np.sum(np.square(gradient / largest))))
-
-
-def norms(gradients: list[np.ndarray]) -> list[float]:
-    """Return the norm of each gradient.
-
-    No square overflows or underflows, for f64 gradients either. A gradient with an
-    infinity or NaN has a norm that is not finite.
-    """
-    return [
-        _scaled_norm(gradient)
-        if gradient.dtype == np.float64 and not _SMALL < norm < math.inf
-        else float(norm)
-        for gradient, norm in zip(gradients, ops.norms(gradients), strict=True)
-    ]
-
-
 def _check_finite(values: list[float], variables: Sequence[Variable]) -> None:
     """Raise for the first norm that is not finite."""
     for value, variable in zip(values, variables, strict=True):
@@ -63,20 +39,32 @@ def _check_finite(values: list[float], variables: Sequence[Variable]) -> None:
 def check_finite(gradients: list[np.ndarray], variables: Sequence[Variable]) -> None:
     """Raise FloatingPointError, naming the variable, if a gradient is not finite."""
     if not ops.all_finite(gradients):
-        _check_finite(norms(gradients), variables)
+        _check_finite(ops.norms(gradients).tolist(), variables)
 
 
-def norm_factors(
+def _to_norm(
+    gradient: np.ndarray, norm: float, limit: float
+) -> tuple[np.ndarray, float]:
+    """Return a gradient and the factor that gives it the norm `limit` instead."""
+    # limit / norm, not factor * (limit / (factor * norm)): one rounding, no underflow.
+    factor = limit / norm
+    if factor < sys.float_info.min and gradient.dtype == np.float64:
+        # It has lost digits, and the kernels take it for 0; its two parts have not.
+        return gradient / norm, limit
+    return gradient, factor
+
+
+def by_norm(
     gradients: list[np.ndarray],
     variables: Sequence[Variable],
     factor: float,
     clipnorm: float | None,
     global_clipnorm: float | None,
-) -> list[float]:
-    """Return per gradient the factor that unscales it and clips it by norm.
+) -> tuple[list[np.ndarray], list[float]]:
+    """Return gradients, each with the factor that unscales it and clips it by norm.
 
     With c the limit and n the norm of factor * g (of one gradient for `clipnorm`, of
-    all for `global_clipnorm`), the result is factor * c / max(n, c).
+    all for `global_clipnorm`), their product is g * factor * c / max(n, c).
 
     Raises
     ------
@@ -85,11 +73,16 @@ def norm_factors(
     """
     limit = norm_limit(clipnorm, global_clipnorm)
     if limit is None:
-        return [factor] * len(gradients)
-    each = norms(gradients)
+        return gradients, [factor] * len(gradients)
+    each: list[float] = ops.norms(gradients).tolist()
     _check_finite(each, variables)
     if not _is_on(clipnorm):
         each = [math.hypot(*each)] * len(gradients)
         _check_finite(each, variables)
-    # limit / norm, not factor * (limit / (factor * norm)): one rounding, no underflow.
-    return [factor if norm * factor <= limit else limit / norm for norm in each]
+    clipped = [
+        (gradient, factor)
+        if norm * factor <= limit
+        else _to_norm(gradient, norm, limit)
+        for gradient, norm in zip(gradients, each, strict=True)
+    ]
+    return [g for g, _ in clipped], [f for _, f in clipped]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Unpack
 
 from mpcore.optimizers import rates
-from mpcore.optimizers.arguments import real
+from mpcore.optimizers.arguments import Real
 from mpcore.optimizers.fused import FusedOptimizer
 from mpcore.optimizers.settings import FusedDecaySettings
 from mpcore.optimizers.slots import Initializer, constant
@@ -60,14 +60,13 @@ class Ftrl(FusedOptimizer):
     """
 
     _rule = "ftrl"
-    _arguments = (
-        "learning_rate_power",
-        "initial_accumulator_value",
-        "l1_regularization_strength",
-        "l2_regularization_strength",
-        "l2_shrinkage_regularization_strength",
-        "beta",
-    )
+    _rates = "(0, inf)"
+    learning_rate_power = Real("(-inf, 0]")
+    initial_accumulator_value = Real("[0, inf)")
+    l1_regularization_strength = Real("[0, inf)")
+    l2_regularization_strength = Real("[0, inf)")
+    l2_shrinkage_regularization_strength = Real("[0, inf)")
+    beta = Real("[0, inf)")
 
     def __init__(
         self,
@@ -80,31 +79,16 @@ class Ftrl(FusedOptimizer):
         beta: float = 0.0,
         **settings: Unpack[FusedDecaySettings],
     ) -> None:
-        learning_rate_power = real(
-            "learning_rate_power", learning_rate_power, "(-inf, 0]"
+        super().__init__(
+            learning_rate,
+            learning_rate_power=learning_rate_power,
+            initial_accumulator_value=initial_accumulator_value,
+            l1_regularization_strength=l1_regularization_strength,
+            l2_regularization_strength=l2_regularization_strength,
+            l2_shrinkage_regularization_strength=l2_shrinkage_regularization_strength,
+            beta=beta,
+            **settings,
         )
-        initial_accumulator_value = real(
-            "initial_accumulator_value", initial_accumulator_value, "[0, inf)"
-        )
-        l1_regularization_strength = real(
-            "l1_regularization_strength", l1_regularization_strength, "[0, inf)"
-        )
-        l2_regularization_strength = real(
-            "l2_regularization_strength", l2_regularization_strength, "[0, inf)"
-        )
-        l2_shrinkage_regularization_strength = real(
-            "l2_shrinkage_regularization_strength",
-            l2_shrinkage_regularization_strength,
-            "[0, inf)",
-        )
-        beta = real("beta", beta, "[0, inf)")
-        super().__init__(learning_rate, **settings)
-        self.learning_rate_power = learning_rate_power
-        self.initial_accumulator_value = initial_accumulator_value
-        self.l1_regularization_strength = l1_regularization_strength
-        self.l2_regularization_strength = l2_regularization_strength
-        self.l2_shrinkage_regularization_strength = l2_shrinkage_regularization_strength
-        self.beta = beta
 
     def _slot_groups(self) -> Sequence[tuple[str, ...]]:
         return [("accumulator", "linear")]

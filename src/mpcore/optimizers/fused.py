@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
@@ -9,13 +10,11 @@ import numpy as np
 from mpcore import random
 from mpcore.ops.optim import fitting_step
 from mpcore.optimizers import rates
-from mpcore.optimizers.arguments import choice, integer
-from mpcore.optimizers.gradients import convert
+from mpcore.optimizers.arguments import MAX_INT64, Argument, choice, flag, integer
+from mpcore.optimizers.gradients import Update, convert
 from mpcore.optimizers.optimizer import Optimizer
 from mpcore.optimizers.slots import Initializer
-from mpcore.variable import Variable
-
-_MAX_SEED = 2**63 - 1
+from mpcore.variable import Variable, compute_copies, note_writes, stored_arrays
 
 
 class FusedOptimizer(Optimizer):
@@ -50,8 +49,16 @@ class FusedOptimizer(Optimizer):
 
     # What the core calls the rule.
     _rule: ClassVar[str]
-    # The arguments of the class beside the shared ones, in the order of the config.
+    # Per variable the arrays of its slots, once they have been needed.
+    _states: list[tuple[np.ndarray, ...]] | None = None
+    # The names of the `Argument` attributes, in the order of the config.
     _arguments: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """List the arguments that the class has beside the shared ones."""
+        super().__init_subclass__(**kwargs)
+        own = (name for name, v in vars(cls).items() if isinstance(v, Argument))
+        cls._arguments = (*cls._arguments, *own)
 
     def __init__(
         self,
@@ -63,17 +70,20 @@ class FusedOptimizer(Optimizer):
         seed: int | None = None,
         **settings: Any,
     ) -> None:
+        own = {name: settings.pop(name) for name in self._arguments}
         if state_dtype is not None:
             choice("state_dtype", state_dtype, ("float32", "bfloat16"))
         choice("rounding", rounding, ("nearest", "stochastic"))
-        if compensated and rounding == "stochastic":
+        if flag("compensated", compensated) and rounding == "stochastic":
             raise ValueError(
                 "`compensated` weights are rounded to nearest. Received: "
                 "compensated=True, rounding='stochastic'"
             )
         if seed is not None:
-            integer("seed", seed, 0, _MAX_SEED)
+            integer("seed", seed, 0, MAX_INT64)
         super().__init__(learning_rate, **settings)
+        for name, value in own.items():
+            setattr(self, name, value)
         self.state_dtype = state_dtype
         self.rounding = rounding
         self.compensated = bool(compensated)
@@ -101,14 +111,15 @@ class FusedOptimizer(Optimizer):
             return
         super().build(variables)
         initial = self._initializers()
-        self._slots: list[list[Variable]] = []
+        made: list[list[Variable]] = [[] for _ in self._trainable_variables]
         for group in self._slot_groups():
-            slots: list[list[Variable]] = [[] for _ in group]
-            for variable in self._trainable_variables:
-                for slot, name in zip(slots, group, strict=True):
-                    start = initial.get(name, "zeros")
-                    slot.append(self._add_slot(variable, name, start))
-            self._slots += slots
+            for variable, slots in zip(self._trainable_variables, made, strict=True):
+                slots += [
+                    self._add_slot(variable, name, initial.get(name, "zeros"))
+                    for name in self._own_slots(variable, group)
+                ]
+        # Per variable: its slots in the order of the rule.
+        self._slots = [tuple(slots) for slots in made]
         self._remainders = [
             self.add_variable_from_reference(variable, "remainder", dtype="bfloat16")
             if self.compensated and variable.dtype == "bfloat16"
@@ -118,71 +129,81 @@ class FusedOptimizer(Optimizer):
         if self._is_random:
             seed = self.seed
             if seed is None:
-                seed = int(random.generator().integers(_MAX_SEED))
+                seed = int(random.generator().integers(MAX_INT64))
             self._seed = self._add_scalar("seed", "int64", seed)
 
-    def _add_slot(self, variable: Variable, name: str, start: Initializer) -> Variable:
+    def _own_slots(self, variable: Variable, group: Sequence[str]) -> Sequence[str]:
+        """Return which slots of a group a variable has."""
+        return group
+
+    def _slot_dtype(self, variable: Variable) -> str:
         low = self.state_dtype == "bfloat16" and variable.dtype != "float64"
+        return "bfloat16" if low else variable.gradient_dtype
+
+    def _add_slot(self, variable: Variable, name: str, start: Initializer) -> Variable:
         return self.add_variable_from_reference(
-            variable, name, start, dtype="bfloat16" if low else None
+            variable, name, start, dtype=self._slot_dtype(variable)
         )
 
-    def _fused(
+    def _fused(self, update: Update) -> None:
+        """Update the weights in one call of the core."""
+        if self._states is None:
+            self._states = [tuple(stored_arrays(slots)) for slots in self._slots]
+        slots = self._model.pick(self._slots, update.variables)
+        states = self._model.pick(self._states, update.variables)
+        note_writes(chain.from_iterable(slots))
+        self._call(self._rule, self._scalars(), states, update)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the arrays: those of a copy's slots are others."""
+        return self.__dict__ | {"_states": None}
+
+    def _call(
         self,
-        gradients: list[np.ndarray],
-        variables: Sequence[Variable],
-        learning_rate: float,
-        factors: list[float],
-        decays: list[float],
-        clipvalue: float,
+        rule: str,
+        scalars: dict[str, Any],
+        states: list[tuple[np.ndarray, ...]],
+        update: Update,
     ) -> None:
-        """Update the weights by clip(gradient * factor) in one call of the core."""
-        pick = self._model.pick
-        states = [[v.stored for v in pick(slot, variables)] for slot in self._slots]
-        scalars = self._scalars()
+        """Call the core, which also rounds as it was asked to."""
+        variables = update.variables
+        note_writes(variables)
         if self.compensated:
             scalars["remainders"] = [
                 None if remainder is None else remainder.stored
-                for remainder in pick(self._remainders, variables)
+                for remainder in self._model.pick(self._remainders, variables)
             ]
         if self._is_random:
             scalars["indices"] = [self._model.index(v) for v in variables]
             scalars["stochastic"] = self.rounding == "stochastic"
             scalars["seed"] = int(self._seed)
         fitting_step(
-            self._rule,
-            [variable.stored for variable in variables],
-            gradients,
-            [variable.compute_copy for variable in variables],
-            list(zip(*states, strict=True)) if states else [()] * len(variables),
-            factors,
-            decays,
-            learning_rate=learning_rate,
-            clipvalue=clipvalue,
+            rule,
+            stored_arrays(variables),
+            update.gradients,
+            compute_copies(variables),
+            states,
+            update.factors,
+            update.decays,
+            learning_rate=update.learning_rate,
+            clipvalue=update.clipvalue,
             step=int(self.iterations) + 1,
             **scalars,
         )
 
-    def _update(
-        self,
-        gradients: list[np.ndarray],
-        variables: list[Variable],
-        learning_rate: float,
-        factors: list[float],
-        decays: list[float],
-        clipvalue: float,
-    ) -> None:
+    def _update(self, update: Update) -> None:
         """Update all at once, unless a subclass has replaced the rule."""
-        replaced = type(self).update_step is not FusedOptimizer.update_step
-        update = super()._update if replaced else self._fused
-        update(gradients, variables, learning_rate, factors, decays, clipvalue)
+        if type(self).update_step is FusedOptimizer.update_step:
+            self._fused(update)
+        else:
+            super()._update(update)
 
     def update_step(
         self, gradient: np.ndarray, variable: Variable, learning_rate: float
     ) -> None:
         """Update one variable and its slots by the optimizer's rule."""
         array = convert(gradient, variable)
-        self._fused([array], [variable], float(learning_rate), [1.0], [0.0], 0.0)
+        self._fused(Update([array], [variable], [1.0], [0.0], float(learning_rate)))
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments, with the current learning rate.

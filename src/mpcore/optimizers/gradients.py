@@ -5,14 +5,17 @@ Nothing here writes to a gradient or a variable.
 
 import warnings
 from collections.abc import Sequence
+from itertools import compress
+from typing import NamedTuple
 
 import ml_dtypes
 import numpy as np
 
 from mpcore import autocast, dtypes
 from mpcore.indexed_slices import IndexedSlices
+from mpcore.ops.optim import can_read
 from mpcore.tape import unwrap
-from mpcore.variable import Variable
+from mpcore.variable import Variable, stored_arrays
 
 # A gradient of another dtype is cast to what its variable's update computes in.
 _DIRECT = frozenset(np.dtype(t) for t in (np.float32, np.float16, ml_dtypes.bfloat16))
@@ -20,6 +23,26 @@ _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 # Beyond these a factor is no normal fp32 number, and the kernels would round it.
 _MIN_FACTOR = 2.0**-126
 _MAX_FACTOR = 2.0**127
+
+
+class Update(NamedTuple):
+    """Variables to be changed by clip(gradient * factor), decayed before."""
+
+    gradients: list[np.ndarray]
+    variables: list[Variable]
+    factors: list[float]
+    decays: list[float]
+    learning_rate: float
+    clipvalue: float = 0.0
+
+    def where(self, chosen: Sequence[bool]) -> "Update":
+        """Return the same of some of the variables."""
+        return self._replace(
+            gradients=list(compress(self.gradients, chosen)),
+            variables=list(compress(self.variables, chosen)),
+            factors=list(compress(self.factors, chosen)),
+            decays=list(compress(self.decays, chosen)),
+        )
 
 
 def _owner(array: np.ndarray | None) -> int:
@@ -43,11 +66,6 @@ def _owners(variables: Sequence[Variable]) -> frozenset[int]:
 
 def convert(gradient: object, variable: Variable) -> np.ndarray:
     """Return a gradient as a contiguous array of a dtype its update reads."""
-    if type(gradient) is np.ndarray and gradient.dtype is _F32:  # the usual case
-        flags = gradient.flags
-        usual = flags.c_contiguous and flags.aligned and variable.dtype != "float64"
-        if usual and gradient.shape == variable.shape:
-            return gradient
     if isinstance(gradient, IndexedSlices):
         gradient = gradient.to_dense()
     array = gradient if type(gradient) is np.ndarray else unwrap(gradient)
@@ -111,6 +129,9 @@ def match(
             "There must be one gradient (or None) per variable. Received: "
             f"{len(gradients)} gradients for {len(variables)} variables"
         )
+    usual = list(gradients)
+    if can_read(usual, stored_arrays(variables)):
+        return usual, list(variables)
     pairs = [
         (convert(g, v), v)
         for g, v in zip(gradients, variables, strict=True)
@@ -139,22 +160,28 @@ def wide(variable: Variable) -> np.ndarray:
     return variable.numpy().astype(dtype, copy=False)
 
 
-def scaled(gradient: np.ndarray, factor: float, variable: Variable) -> np.ndarray:
-    """Return a new array with gradient * factor in the variable's gradient dtype."""
+def scaled(
+    gradient: np.ndarray, factor: float, variable: Variable, clipvalue: float = 0.0
+) -> np.ndarray:
+    """Return gradient * factor as a new array of the variable's gradient dtype.
+
+    Its elements are clipped to `clipvalue`, if that is not 0.
+    """
     dtype = dtypes.numpy_dtype(variable.gradient_dtype)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         if dtype == _F64 or _MIN_FACTOR <= factor <= _MAX_FACTOR:
             product = gradient.astype(dtype)
             product *= dtype.type(factor)
-            return product
-        return (gradient.astype(_F64) * factor).astype(dtype)
+        else:
+            product = (gradient.astype(_F64) * factor).astype(dtype)
+    return np.clip(product, -clipvalue, clipvalue) if clipvalue else product
 
 
 def with_normal_factors(
     gradients: list[np.ndarray], factors: list[float], variables: Sequence[Variable]
 ) -> tuple[list[np.ndarray], list[float]]:
     """Multiply in the factors that fp32 arithmetic would not hold to full precision."""
-    if all(_MIN_FACTOR <= f <= _MAX_FACTOR for f in factors):
+    if all(_MIN_FACTOR <= f <= _MAX_FACTOR for f in set(factors)):
         return gradients, factors
     done = [
         (g, f) if _MIN_FACTOR <= f <= _MAX_FACTOR else (scaled(g, f, v), 1.0)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Unpack
 
 from mpcore.optimizers import rates
-from mpcore.optimizers.arguments import real
+from mpcore.optimizers.arguments import Real
 from mpcore.optimizers.fused import FusedOptimizer
 from mpcore.optimizers.settings import FusedDecaySettings
 from mpcore.serialization import register
@@ -56,7 +56,9 @@ class Lamb(FusedOptimizer):
     """
 
     _rule = "lamb"
-    _arguments = ("beta_1", "beta_2", "epsilon")
+    beta_1 = Real("[0, 1)")
+    beta_2 = Real("[0, 1)")
+    epsilon = Real("[0, inf)")
 
     def __init__(
         self,
@@ -66,13 +68,9 @@ class Lamb(FusedOptimizer):
         epsilon: float = 1e-7,
         **settings: Unpack[FusedDecaySettings],
     ) -> None:
-        beta_1 = real("beta_1", beta_1, "[0, 1)")
-        beta_2 = real("beta_2", beta_2, "[0, 1)")
-        epsilon = real("epsilon", epsilon, "[0, inf)")
-        super().__init__(learning_rate, **settings)
-        self.beta_1 = beta_1
-        self.beta_2 = beta_2
-        self.epsilon = epsilon
+        super().__init__(
+            learning_rate, beta_1=beta_1, beta_2=beta_2, epsilon=epsilon, **settings
+        )
 
     def _slot_groups(self) -> Sequence[tuple[str, ...]]:
         return [("momentum", "velocity")]

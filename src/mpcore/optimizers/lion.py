@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Unpack
 
 from mpcore.optimizers import rates
-from mpcore.optimizers.arguments import real
+from mpcore.optimizers.arguments import Real
 from mpcore.optimizers.fused import FusedOptimizer
 from mpcore.optimizers.settings import FusedDecaySettings
 from mpcore.serialization import register
@@ -51,7 +51,8 @@ class Lion(FusedOptimizer):
     """
 
     _rule = "lion"
-    _arguments = ("beta_1", "beta_2")
+    beta_1 = Real("(0, 1]")
+    beta_2 = Real("[0, 1]")
 
     def __init__(
         self,
@@ -60,11 +61,7 @@ class Lion(FusedOptimizer):
         beta_2: float = 0.99,
         **settings: Unpack[FusedDecaySettings],
     ) -> None:
-        beta_1 = real("beta_1", beta_1, "(0, 1]")
-        beta_2 = real("beta_2", beta_2, "[0, 1]")
-        super().__init__(learning_rate, **settings)
-        self.beta_1 = beta_1
-        self.beta_2 = beta_2
+        super().__init__(learning_rate, beta_1=beta_1, beta_2=beta_2, **settings)
 
     def _slot_groups(self) -> Sequence[tuple[str, ...]]:
         return [("momentum",)]

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, Unpack
 
-import numpy as np
-
 from mpcore.optimizers import rates
-from mpcore.optimizers.arguments import real
+from mpcore.optimizers.arguments import Real
 from mpcore.optimizers.fused import FusedOptimizer
+from mpcore.optimizers.gradients import Update
 from mpcore.optimizers.settings import FusedDecaySettings
 from mpcore.serialization import register
 from mpcore.variable import Variable
@@ -58,7 +57,9 @@ class Nadam(FusedOptimizer):
     """
 
     _rule = "nadam"
-    _arguments = ("beta_1", "beta_2", "epsilon")
+    beta_1 = Real("[0, 1)")
+    beta_2 = Real("[0, 1)")
+    epsilon = Real("[0, inf)")
 
     def __init__(
         self,
@@ -68,13 +69,9 @@ class Nadam(FusedOptimizer):
         epsilon: float = 1e-7,
         **settings: Unpack[FusedDecaySettings],
     ) -> None:
-        beta_1 = real("beta_1", beta_1, "[0, 1)")
-        beta_2 = real("beta_2", beta_2, "[0, 1)")
-        epsilon = real("epsilon", epsilon, "[0, inf)")
-        super().__init__(learning_rate, **settings)
-        self.beta_1 = beta_1
-        self.beta_2 = beta_2
-        self.epsilon = epsilon
+        super().__init__(
+            learning_rate, beta_1=beta_1, beta_2=beta_2, epsilon=epsilon, **settings
+        )
 
     def build(self, variables: Sequence[Variable]) -> None:
         """Make the slots."""
@@ -89,22 +86,12 @@ class Nadam(FusedOptimizer):
     def _scalars(self) -> dict[str, Any]:
         return super()._scalars() | {"momentum_product": float(self._product)}
 
-    def _update(
-        self,
-        gradients: list[np.ndarray],
-        variables: list[Variable],
-        learning_rate: float,
-        factors: list[float],
-        decays: list[float],
-        clipvalue: float,
-    ) -> None:
+    def _update(self, update: Update) -> None:
         before = float(self._product)
         decay: float = 0.96 ** (int(self.iterations) + 1)
         self._product.assign(before * self.beta_1 * (1 - 0.5 * decay))
         try:
-            super()._update(
-                gradients, variables, learning_rate, factors, decays, clipvalue
-            )
+            super()._update(update)
         except BaseException:
             self._product.assign(before)
             raise

@@ -8,7 +8,13 @@ import numpy as np
 
 from mpcore import autocast
 from mpcore.optimizers import accumulation, averaging, clipping, rates
-from mpcore.optimizers.gradients import match, scaled, wide, with_normal_factors
+from mpcore.optimizers.gradients import (
+    Update,
+    match,
+    scaled,
+    wide,
+    with_normal_factors,
+)
 from mpcore.optimizers.model_variables import ModelVariables, check
 from mpcore.optimizers.settings import Settings
 from mpcore.variable import Variable
@@ -251,18 +257,19 @@ class Optimizer(Settings):
             sums = self._model.pick(self._accumulators, variables)
             gradients = accumulation.mean(sums, gradients, factor, steps)
             factor = 1.0
-        factors = clipping.norm_factors(
+        gradients, factors = clipping.by_norm(
             gradients, variables, factor, self.clipnorm, self.global_clipnorm
         )
         gradients, factors = with_normal_factors(gradients, factors, variables)
-        self._update(
+        update = Update(
             gradients,
             variables,
-            rates.finite(self.learning_rate),
             factors,
             self._decay_rates(variables),
+            rates.finite(self.learning_rate),
             clipping.value_limit(self.clipvalue),
         )
+        self._update(update)
         if steps:
             # All of them: what a variable without a gradient had summed up is dropped.
             for accumulator in self._accumulators:
@@ -276,23 +283,12 @@ class Optimizer(Settings):
             for decays in self._model.pick(self._decays, variables)
         ]
 
-    def _update(
-        self,
-        gradients: list[np.ndarray],
-        variables: list[Variable],
-        learning_rate: float,
-        factors: list[float],
-        decays: list[float],
-        clipvalue: float,
-    ) -> None:
-        """Update the weights by clip(gradient * factor), one variable at a time."""
+    def _update(self, update: Update) -> None:
+        """Update the weights, one variable at a time."""
+        learning_rate = update.learning_rate
         with autocast.scope(None):
-            for gradient, variable, factor, decay in zip(
-                gradients, variables, factors, decays, strict=True
-            ):
-                effective = scaled(gradient, factor, variable)
-                if clipvalue:
-                    np.clip(effective, -clipvalue, clipvalue, out=effective)
+            for gradient, variable, factor, decay in zip(*update[:4], strict=True):
+                effective = scaled(gradient, factor, variable, update.clipvalue)
                 if decay:
                     weights = wide(variable)
                     variable.assign(weights - weights * (decay * learning_rate))

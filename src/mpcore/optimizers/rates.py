@@ -12,16 +12,18 @@ LearningRate = SupportsFloat | LearningRateSchedule | Callable[[], Any]
 Stored = Variable | LearningRateSchedule | Callable[[], Any]
 
 
-def checked(value: Any) -> float | LearningRateSchedule | Callable[[], Any]:
+def checked(
+    value: Any, interval: str
+) -> float | LearningRateSchedule | Callable[[], Any]:
     """Return a learning rate as a float, or as the schedule or callable it is.
 
     Raises
     ------
     ValueError
-        If it is none of these, or a number that is not finite.
+        If it is none of these, or a number that is not in the interval.
     """
     if is_real(value):
-        return real("learning_rate", value)
+        return real("learning_rate", value, interval)
     if isinstance(value, LearningRateSchedule) or callable(value):
         return value  # type: ignore[no-any-return]
     raise ValueError(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Unpack
 
 from mpcore.optimizers import rates
-from mpcore.optimizers.arguments import real
+from mpcore.optimizers.arguments import Flag, Real
 from mpcore.optimizers.fused import FusedOptimizer
 from mpcore.optimizers.settings import FusedDecaySettings
 from mpcore.serialization import register
@@ -60,7 +60,10 @@ class RMSprop(FusedOptimizer):
     """
 
     _rule = "rmsprop"
-    _arguments = ("rho", "momentum", "epsilon", "centered")
+    rho = Real("[0, 1]")
+    momentum = Real("[0, 1]")
+    epsilon = Real("[0, inf)")
+    centered = Flag()
 
     def __init__(
         self,
@@ -71,14 +74,14 @@ class RMSprop(FusedOptimizer):
         centered: bool = False,
         **settings: Unpack[FusedDecaySettings],
     ) -> None:
-        rho = real("rho", rho, "[0, 1]")
-        momentum = real("momentum", momentum, "[0, 1]")
-        epsilon = real("epsilon", epsilon, "[0, inf)")
-        super().__init__(learning_rate, **settings)
-        self.rho = rho
-        self.momentum = momentum
-        self.epsilon = epsilon
-        self.centered = centered
+        super().__init__(
+            learning_rate,
+            rho=rho,
+            momentum=momentum,
+            epsilon=epsilon,
+            centered=centered,
+            **settings,
+        )
 
     def _slot_groups(self) -> Sequence[tuple[str, ...]]:
         wanted = {

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Unpack
 
 from mpcore.optimizers import rates
-from mpcore.optimizers.arguments import integer, real
+from mpcore.optimizers.arguments import Integer, Real
 from mpcore.optimizers.fused import FusedOptimizer
 from mpcore.optimizers.settings import FusedDecaySettings
 from mpcore.serialization import register
@@ -58,7 +58,10 @@ class ScheduleFreeAdamW(FusedOptimizer):
     """
 
     _rule = "schedule_free_adamw"
-    _arguments = ("beta_1", "beta_2", "epsilon", "warmup_steps")
+    beta_1 = Real("(0, 1]")
+    beta_2 = Real("[0, 1)")
+    epsilon = Real("[0, inf)")
+    warmup_steps = Integer(0)
 
     def __init__(
         self,
@@ -69,15 +72,14 @@ class ScheduleFreeAdamW(FusedOptimizer):
         warmup_steps: int = 0,
         **settings: Unpack[FusedDecaySettings],
     ) -> None:
-        beta_1 = real("beta_1", beta_1, "(0, 1]")
-        beta_2 = real("beta_2", beta_2, "[0, 1)")
-        epsilon = real("epsilon", epsilon, "[0, inf)")
-        warmup_steps = integer("warmup_steps", warmup_steps, 0)
-        super().__init__(learning_rate, **settings)
-        self.beta_1 = beta_1
-        self.beta_2 = beta_2
-        self.epsilon = epsilon
-        self.warmup_steps = warmup_steps
+        super().__init__(
+            learning_rate,
+            beta_1=beta_1,
+            beta_2=beta_2,
+            epsilon=epsilon,
+            warmup_steps=warmup_steps,
+            **settings,
+        )
 
     def _slot_groups(self) -> Sequence[tuple[str, ...]]:
         return [("momentum", "velocity")]
@@ -87,7 +89,5 @@ class ScheduleFreeAdamW(FusedOptimizer):
         if self.built:
             return
         super().build(variables)
-        for slot, variable in zip(
-            self._slots[0], self._trainable_variables, strict=True
-        ):
-            slot.assign(variable.numpy())
+        for slots, variable in zip(self._slots, self._trainable_variables, strict=True):
+            slots[0].assign(variable.numpy())

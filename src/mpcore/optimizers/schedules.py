@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import Any, Self, SupportsFloat
 
-from mpcore.optimizers.arguments import optional_real, real
+from mpcore.optimizers.arguments import flag, optional_real, real
 from mpcore.serialization import register
 
 __all__ = [
@@ -61,6 +61,9 @@ class _Decay(LearningRateSchedule):
         for name in ("decay_steps", "first_decay_steps"):
             if hasattr(self, name):
                 real(name, getattr(self, name), "(0, inf)")
+        for name in ("staircase", "cycle"):
+            if hasattr(self, name):
+                flag(name, getattr(self, name))
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self, TypedDict
 
 from mpcore import ops, serialization
 from mpcore.optimizers import rates
-from mpcore.optimizers.arguments import integer, optional_real, real
+from mpcore.optimizers.arguments import flag, integer, optional_real, real
 from mpcore.optimizers.decay import DecayExclusion
 from mpcore.optimizers.state import Stateful
 from mpcore.tape import unwrap
@@ -60,6 +60,8 @@ class Settings(Stateful):
     """The arguments all optimizers share; `Optimizer` documents them."""
 
     __signature__: ClassVar[inspect.Signature]
+    # The learning rates that the rule has a meaning for.
+    _rates: ClassVar[str] = "(-inf, inf)"
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Let `help` show the shared arguments where `__init__` says `**settings`."""
@@ -113,13 +115,13 @@ class Settings(Stateful):
                 "Only one of `clipnorm`, `clipvalue` and `global_clipnorm` can be set. "
                 f"Received: {limits}"
             )
-        rate: Any = rates.checked(learning_rate)
+        rate: Any = rates.checked(learning_rate, self._rates)
         super().__init__(name)
         self.weight_decay = optional_real("weight_decay", weight_decay, "[0, inf)")
         self.clipnorm = optional_real("clipnorm", clipnorm)
         self.clipvalue = optional_real("clipvalue", clipvalue)
         self.global_clipnorm = optional_real("global_clipnorm", global_clipnorm)
-        self.use_ema = use_ema
+        self.use_ema = flag("use_ema", use_ema)
         self.ema_momentum = ema_momentum
         self.ema_overwrite_frequency = ema_overwrite_frequency
         if use_ema:
@@ -161,7 +163,7 @@ class Settings(Stateful):
 
     @learning_rate.setter
     def learning_rate(self, value: rates.LearningRate) -> None:
-        old, new = self._learning_rate, rates.checked(value)
+        old, new = self._learning_rate, rates.checked(value, self._rates)
         if not isinstance(new, float):
             if isinstance(old, Variable):
                 self._untrack_variable(old)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Unpack
 
 from mpcore.optimizers import rates
-from mpcore.optimizers.arguments import real
+from mpcore.optimizers.arguments import Flag, Real
 from mpcore.optimizers.fused import FusedOptimizer
 from mpcore.optimizers.settings import FusedDecaySettings
 from mpcore.serialization import register
@@ -55,7 +55,8 @@ class SGD(FusedOptimizer):
     """
 
     _rule = "sgd"
-    _arguments = ("momentum", "nesterov")
+    momentum = Real("[0, 1]")
+    nesterov = Flag()
 
     def __init__(
         self,
@@ -64,10 +65,9 @@ class SGD(FusedOptimizer):
         nesterov: bool = False,
         **settings: Unpack[FusedDecaySettings],
     ) -> None:
-        momentum = real("momentum", momentum, "[0, 1]")
-        super().__init__(learning_rate, **settings)
-        self.momentum = momentum
-        self.nesterov = nesterov
+        super().__init__(
+            learning_rate, momentum=momentum, nesterov=nesterov, **settings
+        )
 
     def _slot_groups(self) -> Sequence[tuple[str, ...]]:
         return [("momentum",)] if self.momentum else []
