@@ -13,6 +13,8 @@ constexpr int64_t kThinRows = 128;     // so few rows use a packed B too little 
 constexpr int64_t kThinDepth = 8192;
 constexpr int64_t kBlockBytes = 1 << 20;  // of B, half of L2
 constexpr int64_t kThinBlockBytes = 128 << 10;
+constexpr int64_t kWideCols = 1024;  // rows of B so long are read as fast as memory allows,
+constexpr int64_t kWideBlockBytes = 256 << 10;  // which for few rows of A is what counts
 constexpr int64_t kAheadRows = 256, kAheadCols = 512, kAheadDepth = 384;  // fp32 totals in L2
 constexpr int64_t kAheadBytes = int64_t{64} << 20;
 constexpr int64_t kAheadLines = 4096;
@@ -39,7 +41,12 @@ TileBlocking tile_blocking(const GemmProblem& g, TileScheme scheme, int64_t thre
   const int64_t m = round_up(g.m, kPanelLines), n = round_up(g.n, kColumnBlock);
   const int64_t k = round_up(g.k, kStepDepth);
   TileBlocking b;
-  if (k * parts <= kWholeDepth || (g.m <= kThinRows && k * parts <= kThinDepth)) {
+  if (g.m <= kThinRows && g.packed_b == nullptr && g.b.col_stride == 1) {
+    b.cols = std::min(kWideCols, n);
+    b.rows = m;
+    b.depth = std::min(k, round_down(kWideBlockBytes / (b.cols * parts * 2), kStepDepth));
+    b.ahead_depth = k;
+  } else if (k * parts <= kWholeDepth || (g.m <= kThinRows && k * parts <= kThinDepth)) {
     const int64_t bytes = g.m > kThinRows ? kBlockBytes : kThinBlockBytes;
     b.cols = std::clamp(round_down(bytes / (k * parts * 2), kColumnBlock), kColumnBlock, n);
     b.rows = m;
@@ -55,9 +62,12 @@ TileBlocking tile_blocking(const GemmProblem& g, TileScheme scheme, int64_t thre
     b.ahead_depth = std::min(k, std::max(b.depth, round_down(fits, b.depth)));
   }
   if (threads == 1) return b;
+  // As many tasks as threads, or a multiple: cutting further costs more than it evens out.
+  const int64_t down = ceil_div(m, b.rows), across = ceil_div(n, b.cols);
+  const int64_t wanted = round_up(down * across, threads);
+  if (down * across < 4 * threads)
+    b.cols = std::max(kColumnBlock, round_up(ceil_div(n, ceil_div(wanted, down)), kColumnBlock));
   const auto tasks = [&] { return ceil_div(m, b.rows) * ceil_div(n, b.cols); };
-  while (tasks() < 2 * threads && b.cols > kColumnBlock)
-    b.cols = std::max(kColumnBlock, round_up(b.cols / 2, kColumnBlock));
   while (tasks() < threads && b.rows > kPanelLines) b.rows = round_up(b.rows / 2, kPanelLines);
   return b;
 }
