@@ -10,6 +10,7 @@
 #include "api/gemm_pack.h"
 #include "api/gemm_panels.h"
 #include "api/gemm_problem.h"
+#include "api/gemm_tile_turned.h"
 #include "api/gemm_tiles.h"
 #include "runtime/context.h"
 #include "runtime/error.h"
@@ -30,7 +31,11 @@ bool uses_tiles(const Session& session, const GemmProblem& g) {
 mpcore_status multiply(Session& session, const GemmProblem& problem) {
   if (problem.m == 0 || problem.n == 0) return MPCORE_OK;
   const Session::WorkspaceScope scope(session);
-  if (uses_tiles(session, problem)) return tile_product(session, problem);
+  if (uses_tiles(session, problem)) {
+    const TileScheme scheme = tile_scheme(problem.a.dtype, problem.precision);
+    return prefers_turned(problem, scheme) ? turned_product(session, problem)
+                                           : tile_product(session, problem);
+  }
   return panel_product(session, problem, {.count = problem.m});
 }
 
