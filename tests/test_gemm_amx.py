@@ -122,6 +122,24 @@ def test_matmul_special_column_has_exact_bits_and_leaves_other_blocks_alone(
     assert_same_bits(y[:, 64:128], below(a, b)[:, 64:128])
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("m", [5, 16, 32])
+@pytest.mark.parametrize("k", [64, 45, 4096])
+def test_matmul_thin_with_a_special_column_has_the_bits_of_the_level_below(
+    m: int, k: int, order: str
+) -> None:
+    # A tile would flush the column to zeros.
+    a, b = operands(m, k, 240, BF16)
+    a = (a.astype(F32) * np.float32(1e20)).astype(BF16)
+    for column in (0, 31, 32, 95, 130, 192, 239):
+        w = (b.astype(F32) * np.float32(1e-20)).astype(BF16)
+        w[:, column] = (b[:, column].astype(F32) * np.float32(1e-39)).astype(BF16)
+        w = np.array(w, order=order)
+        for width in (column + 1, 240):
+            y = mpcore.matmul(a, w[:, :width], out_dtype="float32")
+            assert_same_bits(y, below(a, w[:, :width]))
+
+
 def test_matmul_f16_on_tiles_is_as_accurate_as_a_float32_chain() -> None:
     a, b = operands(64, 2048, 64, F16)
     # A chain of 16 in a block of 32 k, the sum of two, four blocks added per 32 k. High

@@ -10,6 +10,7 @@
 #include "api/gemm_pack.h"
 #include "api/gemm_panels.h"
 #include "api/gemm_problem.h"
+#include "api/gemm_tile_turned.h"
 #include "api/gemm_tiles.h"
 #include "runtime/context.h"
 #include "runtime/error.h"
@@ -19,7 +20,7 @@ namespace {
 
 // So few rows are done with B, read where it stands, before tiles have packed it; in bf16 the bits
 // are the same.
-constexpr int64_t kStreamedRows = 8;
+constexpr int64_t kStreamedRows = 4;
 
 bool uses_tiles(const Session& session, const GemmProblem& g) {
   const bool streams = g.a.dtype == MPCORE_DTYPE_BF16 && g.m <= kStreamedRows &&
@@ -28,8 +29,13 @@ bool uses_tiles(const Session& session, const GemmProblem& g) {
 }
 
 mpcore_status multiply(Session& session, const GemmProblem& problem) {
+  if (problem.m == 0 || problem.n == 0) return MPCORE_OK;
   const Session::WorkspaceScope scope(session);
-  if (uses_tiles(session, problem)) return tile_product(session, problem);
+  if (uses_tiles(session, problem)) {
+    const TileScheme scheme = tile_scheme(problem.a.dtype, problem.precision);
+    return prefers_turned(problem, scheme) ? turned_product(session, problem)
+                                           : tile_product(session, problem);
+  }
   return panel_product(session, problem, {.count = problem.m});
 }
 

@@ -14,8 +14,9 @@ constexpr int64_t kColumnBlock = kSquareColumns;
 static_assert(kColumnBlock % kPanelLines == 0);
 
 // Two structures:
-//  - "rows": k is not cut. A task packs a block of columns of B for itself, which then streams from
-//    L2, and walks down the panels of A, read where they stand if they can be.
+//  - "rows": a task packs a block of columns of B for itself, which then streams from L2, and walks
+//    down the panels of A, read where they stand if they can be. k is not cut, except for few rows
+//    of A and contiguous rows of B: then blocks are wide and flat.
 //  - "blocks" (`ahead`): A and B are packed before the tasks, which add up k blocks in fp32 tiles
 //    that stay in L2. What is packed at once is bounded.
 // Rows are multiples of kPanelLines, columns of kColumnBlock, depths of kStepDepth.

@@ -16,6 +16,7 @@
 namespace mpcore {
 namespace {
 
+constexpr int64_t kPackCols = 8 * kColumnBlock;      // of B, in a task of packing
 constexpr double kSerialFlops = 1 << 21;             // below, a hand-over costs more than it saves
 constexpr int64_t kDirectStride = int64_t{1} << 12;  // bytes; rows so far apart share L1 sets
 constexpr int64_t kHalfPanel = 40 << 10;  // bytes of a panel of A that L1 holds beside the rest
@@ -50,7 +51,6 @@ class TileProduct {
   }
 
   mpcore_status run() {
-    if (g_.m == 0 || g_.n == 0) return MPCORE_OK;
     if (const auto s = allocate()) return s;
     const TileBlocking& b = blocking_;
     const int64_t rows = b.ahead ? b.ahead_rows : g_.m, cols = b.ahead ? b.ahead_cols : g_.n;
@@ -99,15 +99,14 @@ class TileProduct {
   mpcore_status allocate() {
     const TileBlocking& b = blocking_;
     const int64_t lanes = serial_ ? 1 : session_.num_threads();
-    const int64_t steps = ceil_div(b.ahead_depth, kStepDepth);
     whole_totals_ = b.ahead && b.ahead_depth < g_.k;
-    const int64_t panel = steps * step_bytes_;
-    const bool task_totals = b.ahead && !whole_totals_ && b.depth < g_.k;
-    block_bytes_ = b.ahead || packed_ != nullptr ? 0 : b.cols / kPanelLines * panel;
-    panel_bytes_ = b.ahead ? 0 : panel;
+    const bool task_totals = !whole_totals_ && b.depth < g_.k;
+    block_bytes_ = b.ahead || packed_ != nullptr ? 0 : b.cols / kPanelLines * panel_size(b.depth);
+    panel_bytes_ = b.ahead ? 0 : panel_size(b.depth);
     totals_bytes_ = task_totals ? b.rows * b.cols * int64_t{sizeof(float)} : 0;
     lane_bytes_ =
         block_bytes_ + panel_bytes_ + totals_bytes_ + kPanelLines * b.cols * int64_t{sizeof(float)};
+    const int64_t panel = panel_size(b.ahead_depth);
     const int64_t ahead_a = b.ahead_rows / kPanelLines * panel;
     const int64_t ahead_b = packed_ != nullptr ? 0 : b.ahead_cols / kPanelLines * panel;
     const int64_t totals = whole_totals_ ? b.ahead_rows * b.ahead_cols * int64_t{sizeof(float)} : 0;
@@ -145,28 +144,29 @@ class TileProduct {
       note_rows(i, k, count, depth);
   }
 
-  // Columns [j, j + cols) of B, block by block.
+  // Columns [j, j + cols) of B. All at once: the longer the runs that are read, the sooner the
+  // CPU fetches ahead by itself.
   void pack_b(int64_t j, int64_t k, int64_t cols, int64_t depth, char* to) {
-    const int64_t panel = ceil_div(depth, kStepDepth) * step_bytes_;
-    for (int64_t c = 0; c < cols; c += kColumnBlock) {
-      const TileLines lines{element(g_.b, k, j + c), g_.b.col_stride, g_.b.row_stride,
-                            std::min(kColumnBlock, cols - c), depth};
-      if (tiles_.pack(scheme_, TileOperand::kB, lines, to + c / kPanelLines * panel, panel))
-        special_.add_block(j + c);
-    }
+    const auto lines = [&](int64_t c, int64_t count) {
+      return TileLines{element(g_.b, k, c), g_.b.col_stride, g_.b.row_stride, count, depth};
+    };
+    if (!tiles_.pack(scheme_, TileOperand::kB, lines(j, cols), to, panel_size(depth))) return;
+    for (int64_t c = j; c < j + cols; c += kColumnBlock)
+      if (tiles_.scan(scheme_, lines(c, std::min(kColumnBlock, j + cols - c))))
+        special_.add_block(c);
   }
 
   mpcore_status pack_ahead(const Part& p) {
-    const int64_t panel = ceil_div(p.depth, kStepDepth) * step_bytes_;
+    const int64_t panel = panel_size(p.depth);
     const int64_t a_panels = ceil_div(p.m, kPanelLines);
-    const int64_t b_blocks = packed_ != nullptr ? 0 : ceil_div(p.n, kColumnBlock);
+    const int64_t b_blocks = packed_ != nullptr ? 0 : ceil_div(p.n, kPackCols);
     return for_each(a_panels + b_blocks, [&](int64_t t) {
       if (t < a_panels) {
         const int64_t i = t * kPanelLines;
         pack_a(p.i + i, p.k, std::min(kPanelLines, p.m - i), p.depth, ahead_a_ + t * panel);
       } else {
-        const int64_t j = (t - a_panels) * kColumnBlock;
-        pack_b(p.j + j, p.k, std::min(kColumnBlock, p.n - j), p.depth,
+        const int64_t j = (t - a_panels) * kPackCols;
+        pack_b(p.j + j, p.k, std::min(kPackCols, p.n - j), p.depth,
                ahead_b_ + j / kPanelLines * panel);
       }
     });
@@ -191,7 +191,6 @@ class TileProduct {
 
   void task(const Part& p, int64_t i0, int64_t j0, const Lane& lane) {
     const int64_t m = std::min(blocking_.rows, p.m - i0), n = std::min(blocking_.cols, p.n - j0);
-    const PanelsB b = panels_b(p, j0, n, lane);
     float* const totals =
         whole_totals_
             ? totals_ + (i0 / kPanelLines * whole_panels() + j0 / kPanelLines) * kTotalFloats
@@ -204,32 +203,31 @@ class TileProduct {
     for (int64_t q = 0; q < p.depth; q += blocking_.depth) {
       const int64_t depth = std::min(blocking_.depth, p.depth - q);
       const bool first = p.k + q == 0, last = p.k + q + depth == g_.k;
+      const PanelsB b = panels_b(p, j0, n, q, depth, lane);
       for (int64_t i = 0; i < m; i += kPanelLines) {
         const int64_t rows = std::min(kPanelLines, m - i);
-        const PanelA a = panel_a(p, i0 + i, q, rows, lane, look && i == 0);
+        const PanelA a = panel_a(p, i0 + i, q, rows, depth, lane, look && i == 0);
         float* const tiles = totals + i / kPanelLines * totals_row;
         const int64_t next = std::min(kPanelLines, m - i - rows);
         TileLines ahead{};
-        if (look && is_direct(next)) ahead = lines_of_a(p.i + i0 + i + rows, 0, next, g_.k);
+        if (look && is_direct(next)) ahead = lines_of_a(p.i + i0 + i + rows, q, next, depth);
         const TileRun run{.a = a.data,
                           .a_row = a.row,
                           .a_tile = a.tile,
                           .a_step = a.step,
                           .one_tile = rows <= kPanelLines / 2,
-                          .stream_half = ceil_div(depth, kStepDepth) * step_bytes_ > kHalfPanel,
-                          .b = b.data + q / kStepDepth * step_bytes_,
+                          .stream_half = panel_size(depth) > kHalfPanel,
+                          .b = b.data,
                           .b_panel = b.panel,
                           .steps = ceil_div(depth, kStepDepth),
                           .panels = ceil_div(n, kPanelLines),
                           .totals = first ? nullptr : tiles,
                           .output = {},
                           .ahead = ahead};
-        if (last) {
-          if (multiply_last(run, p.i + i0 + i, p.j + j0, rows, n, lane, pending))
-            note_rows(p.i + i0 + i + rows, 0, next, g_.k);
-        } else {
-          multiply_into(run, tiles, n, pending);
-        }
+        const bool special =
+            last ? multiply_last(run, p.i + i0 + i, p.j + j0, rows, n, lane, pending)
+                 : multiply_into(run, tiles, n, pending);
+        if (special) note_rows(p.i + i0 + i + rows, q, next, depth);
       }
     }
     tiles_.drain(pending);
@@ -237,40 +235,41 @@ class TileProduct {
 
   int64_t whole_panels() const { return blocking_.ahead_cols / kPanelLines; }
 
-  // Columns [j, j + n) of the part, packed here if nobody has done so.
-  PanelsB panels_b(const Part& p, int64_t j, int64_t n, const Lane& lane) {
-    const int64_t panel = ceil_div(p.depth, kStepDepth) * step_bytes_;
-    if (packed_ != nullptr) {
-      const int64_t whole = ceil_div(g_.k, kStepDepth) * step_bytes_;
-      return {packed_->tiles + (p.j + j) / kPanelLines * whole + p.k / kStepDepth * step_bytes_,
-              whole};
-    }
-    if (blocking_.ahead) return {ahead_b_ + j / kPanelLines * panel, panel};
-    pack_b(p.j + j, p.k, n, p.depth, lane.b);
-    return {lane.b, panel};
+  int64_t panel_size(int64_t depth) const { return ceil_div(depth, kStepDepth) * step_bytes_; }
+
+  // Columns j..j + n of the part, k from q on, packed here if nobody has done so.
+  PanelsB panels_b(const Part& p, int64_t j, int64_t n, int64_t q, int64_t depth,
+                   const Lane& lane) {
+    const auto from = [&](const char* panels, int64_t column, int64_t k, int64_t panel) {
+      return PanelsB{panels + column / kPanelLines * panel + k / kStepDepth * step_bytes_, panel};
+    };
+    if (packed_ != nullptr) return from(packed_->tiles, p.j + j, p.k + q, panel_size(g_.k));
+    if (blocking_.ahead) return from(ahead_b_, j, q, panel_size(p.depth));
+    pack_b(p.j + j, q, n, depth, lane.b);
+    return {lane.b, panel_size(depth)};
   }
 
   bool is_direct(int64_t rows) const { return direct_ && rows % (kPanelLines / 2) == 0; }
 
   // Rows i..i + rows of the part, k from q on. The first panel of a task nobody has looked at.
-  PanelA panel_a(const Part& p, int64_t i, int64_t q, int64_t rows, const Lane& lane, bool first) {
-    const int64_t panel = ceil_div(p.depth, kStepDepth) * step_bytes_;
-    const auto packed = [&](const char* data) {
-      const int64_t step = step_bytes_ / 2;
-      return PanelA{data + q / kStepDepth * step, 64, panel / 2, step};
-    };
-    if (blocking_.ahead) return packed(ahead_a_ + i / kPanelLines * panel);
+  PanelA panel_a(const Part& p, int64_t i, int64_t q, int64_t rows, int64_t depth, const Lane& lane,
+                 bool first) {
+    const int64_t step = step_bytes_ / 2;
+    if (blocking_.ahead) {
+      const int64_t panel = panel_size(p.depth);
+      return {ahead_a_ + i / kPanelLines * panel + q / kStepDepth * step, 64, panel / 2, step};
+    }
     if (is_direct(rows)) {
-      const TileLines lines = lines_of_a(p.i + i, 0, rows, g_.k);
-      if (first && tiles_.scan(scheme_, lines)) note_rows(p.i + i, 0, rows, g_.k);
+      const TileLines lines = lines_of_a(p.i + i, q, rows, depth);
+      if (first && tiles_.scan(scheme_, lines)) note_rows(p.i + i, q, rows, depth);
       const int64_t row = g_.a.row_stride * 2;
       return {static_cast<const char*>(lines.data), row, row * kPanelLines / 2, 2 * kStepDepth};
     }
-    pack_a(p.i + i, 0, rows, g_.k, lane.a);
-    return packed(lane.a);
+    pack_a(p.i + i, q, rows, depth, lane.a);
+    return {lane.a, 64, panel_size(depth) / 2, step};
   }
 
-  void multiply_into(TileRun run, float* tiles, int64_t n, TilePending& pending) {
+  bool multiply_into(TileRun run, float* tiles, int64_t n, TilePending& pending) {
     run.output = {.tiles = tiles,
                   .d = nullptr,
                   .d_row = 0,
@@ -279,7 +278,7 @@ class TileProduct {
                   .rows = 0,
                   .cols = static_cast<int32_t>(n),
                   .stream = false};
-    tiles_.multiply(scheme_, run, pending);
+    return tiles_.multiply(scheme_, run, pending);
   }
 
   // The last k block of rows i..i + rows and columns j..j + n of D.

@@ -98,6 +98,9 @@ class RowWriter {
 
 // --- Looking ahead -------------------------------------------------------------------------------
 
+// Elements between what is looked at and what is asked for: with contiguous lines, the next lines.
+constexpr int64_t kFetchAhead = 512;
+
 // Goes through run.ahead evenly, step by step.
 class LookAhead {
  public:
@@ -110,7 +113,9 @@ class LookAhead {
 
   inline void look() {
     for (int64_t i = 0; i < each_ && rows_ > 0; ++i) {
-      source_.see(_mm512_loadu_si512(row_ + step_ * kStepDepth));
+      const uint16_t* const line = row_ + step_ * kStepDepth;
+      source_.see(_mm512_loadu_si512(line));
+      _mm_prefetch(line + kFetchAhead, _MM_HINT_T0);
       if (++step_ < steps_) continue;
       step_ = 0;
       row_ += line_stride_;

@@ -15,6 +15,12 @@ def gemm(
     pre_activation: NDArray[Any] | None = None,
     packed: NDArray[Any] | None = None,
 ) -> None: ...
+def plain_product(
+    a: NDArray[Any],
+    b: NDArray[Any],
+    dtype: np.dtype[Any] | None,
+    out: NDArray[Any] | None,
+) -> NDArray[Any] | None: ...
 def gemm_gathering(
     a: NDArray[Any], b: NDArray[Any], d: NDArray[Any]
 ) -> tuple[bool, float]: ...

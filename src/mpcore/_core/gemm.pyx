@@ -9,6 +9,8 @@ from mpcore._core.adapt cimport (
     require_writable, strided_code)
 from mpcore._core.capi cimport *
 
+from mpcore._core.runtime import empty
+
 cdef extern from "numpy/arrayobject.h":
     enum:
         NPY_MAXDIMS
@@ -180,6 +182,41 @@ def gemm(
         require_size(bias, "bias", args.n)
         args.bias = cnp.PyArray_DATA(bias)
     _run(&args, stacks, count, d)
+
+
+def plain_product(
+        cnp.ndarray a not None, cnp.ndarray b not None, cnp.dtype dtype,
+        object out) -> object:
+    """Return the product of two matrices that need no preparation, else None.
+
+    `dtype` is that of the result, None for the operands'. Whatever is wrong is left to
+    others, who say what.
+    """
+    cdef int32_t code
+    cdef cnp.ndarray d
+    if (cnp.PyArray_NDIM(a) != 2 or cnp.PyArray_NDIM(b) != 2
+            or cnp.PyArray_DIM(a, 1) != cnp.PyArray_DIM(b, 0)):
+        return None
+    try:
+        code = strided_code(a, "a")
+        if code > MPCORE_DTYPE_BF16 or code != strided_code(b, "b"):
+            return None
+        if dtype is None:
+            dtype = a.dtype
+        elif dtype_code(dtype, "dtype") > MPCORE_DTYPE_BF16:
+            return None
+        shape = (cnp.PyArray_DIM(a, 0), cnp.PyArray_DIM(b, 1))
+        if out is None:
+            d = empty(shape, dtype)
+        elif (cnp.PyArray_CheckExact(out) and out.dtype == dtype
+                and out.shape == shape):
+            d = out
+        else:
+            return None
+        gemm(a, b, d)
+    except ValueError:
+        return None
+    return d
 
 
 def gemm_gathering(

@@ -120,7 +120,8 @@ def matmul(
     [[3.0], [3.0]]
     """
     if type(a) is np.ndarray and type(b) is np.ndarray:
-        product = _plain_product(a, b, out_dtype, out)
+        result_dtype = None if out_dtype is None else dtypes.numpy_dtype(out_dtype)
+        product = kernel.plain_product(a, b, result_dtype, out)
         if product is not None:
             return product
     if isinstance(b, PackedMatrix):
@@ -168,32 +169,6 @@ def matmul(
         return dx, dw
 
     return record(output.finish(), (a, b), backward)
-
-
-def _plain_product(
-    a: np.ndarray, b: np.ndarray, out_dtype: Any, out: np.ndarray | None
-) -> np.ndarray | None:
-    """Return the product of two matrices that need no preparation, else None.
-
-    Whatever is wrong is left to the long way, which says what.
-    """
-    dtype = a.dtype
-    if not (a.ndim == 2 == b.ndim and dtype == b.dtype and dtype in KERNEL_DTYPES):
-        return None
-    if out_dtype is not None:
-        dtype = dtypes.numpy_dtype(out_dtype)
-        if dtype not in KERNEL_DTYPES:
-            return None
-    shape = (a.shape[0], b.shape[1])
-    if out is None:
-        out = empty(shape, dtype)
-    elif type(out) is not np.ndarray or out.dtype != dtype or out.shape != shape:
-        return None
-    try:
-        kernel.gemm(a, b, out)
-    except ValueError:
-        return None
-    return out
 
 
 def _packed_product(
