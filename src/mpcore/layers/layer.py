@@ -23,6 +23,7 @@ from mpcore.layers.calling import (
 from mpcore.layers.super_init import set_in_init
 from mpcore.mixed_precision import policy as policies
 from mpcore.naming import Names, checked_name
+from mpcore.tape import unwrap
 from mpcore.variable import Variable, name_scope
 
 Shape = tuple[int | None, ...]
@@ -256,9 +257,11 @@ class Layer:
         ------
         ValueError
             If the count or a shape differs, or one does not hold numbers.
+        TypeError
+            If one is a masked array.
         """
         variables = self.variables
-        arrays = [np.asarray(weight) for weight in weights]
+        arrays = [unwrap(weight) for weight in weights]
         if len(arrays) != len(variables):
             raise ValueError(
                 f"Layer '{self.name}' has {len(variables)} variables. "

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mpcore import dtypes
+from mpcore.tape import unwrap
 
 Array = np.ndarray[Any, Any]
 
@@ -46,7 +47,7 @@ class Arrays:
 
 
 def _array(value: object, name: str) -> Array:
-    array = np.asarray(value)
+    array = unwrap(value)
     try:
         dtypes.canonical(array.dtype)
     except ValueError:
@@ -64,7 +65,7 @@ def checked(x: object, y: object = None, sample_weight: object = None) -> Arrays
     Raises
     ------
     TypeError
-        If one does not hold numbers.
+        If one does not hold numbers, or is a masked array.
     ValueError
         If lengths differ, or there is no sample.
     """
