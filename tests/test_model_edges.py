@@ -258,3 +258,30 @@ def test_call_and_set_weights_refuse_masked_arrays():
         model.set_weights(weights)
     for old, new in zip(before, model.get_weights(), strict=True):
         np.testing.assert_array_equal(old, new)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"batch_size": 32.0}, TypeError, "`batch_size` .*batch_size=32.0"),
+        ({"batch_size": True}, TypeError, "`batch_size` .*batch_size=True"),
+        ({"epochs": None}, TypeError, "`epochs` .*epochs=None"),
+        ({"initial_epoch": "1"}, TypeError, "`initial_epoch` .*initial_epoch='1'"),
+        ({"initial_epoch": -2}, ValueError, "`initial_epoch` .*initial_epoch=-2"),
+        ({"callbacks": 5}, TypeError, "`callbacks` .*callbacks=5"),
+    ],
+)
+def test_fit_argument_of_a_wrong_kind_is_named_before_training(
+    arguments, error, message
+):
+    x, y = data()
+    model = classifier()
+    with pytest.raises(error, match=message):
+        model.fit(x, y, verbose=0, **arguments)
+    assert int(model.optimizer.iterations) == 0
+
+
+@pytest.mark.parametrize("units", [None, 2.0, "3", True])
+def test_dense_units_that_are_no_integer_are_named(units):
+    with pytest.raises(TypeError, match=f"`units` .*units={units!r}"):
+        Dense(units)

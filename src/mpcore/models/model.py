@@ -122,7 +122,8 @@ class Model(Layer):
             next stream of the global seed (`mpcore.random.set_random_seed`).
         sample_weight : array-like of shape (n,), optional
             Factors of the samples' losses.
-        initial_epoch : int, default 0
+        initial_epoch : int >= 0, default 0
+            Number of the epoch to start with.
 
         Returns
         -------
@@ -155,7 +156,13 @@ class Model(Layer):
         size = batches.size(batch_size)
         if isinstance(callbacks, Callback):
             callbacks = [callbacks]
+        elif callbacks is not None and not isinstance(callbacks, Iterable):
+            raise TypeError(
+                "`callbacks` must be a Callback or a list of them. Received: "
+                f"callbacks={callbacks!r}"
+            )
         epochs = batches.at_least(epochs, "epochs", 0)
+        initial_epoch = batches.at_least(initial_epoch, "initial_epoch", 0)
         history = History()
         hooks = CallbackList(
             [*(callbacks or ()), history, *_progress(verbose)],
