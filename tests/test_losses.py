@@ -288,5 +288,7 @@ def test_losses_get_takes_names_losses_configs_and_functions():
     assert float(function(np.zeros(2), np.float16([1.0, 2.0]))) == 3.0
     with pytest.raises(ValueError, match="MeanSquaredError"):
         losses.get("nonsense")
-    with pytest.raises(TypeError, match="loss=5"):
-        losses.get(5)
+    assert isinstance(losses.get(MeanSquaredError), MeanSquaredError)
+    for nothing in (5, {}, dict):
+        with pytest.raises(TypeError, match=r"`loss` must be a name.*loss="):
+            losses.get(nothing)

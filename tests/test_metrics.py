@@ -107,5 +107,7 @@ def test_metrics_get_takes_names_metrics_configs_and_functions():
     )
     with pytest.raises(ValueError, match="SparseCategoricalAccuracy"):
         metrics.get("nonsense")
-    with pytest.raises(TypeError, match="5"):
-        metrics.get(5)
+    assert isinstance(metrics.get(MeanSquaredError), MeanSquaredError)
+    for nothing in (5, {}, dict):
+        with pytest.raises(TypeError, match="A metric must be a name"):
+            metrics.get(nothing)

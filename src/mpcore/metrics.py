@@ -266,7 +266,7 @@ class _AccuracyByShape(MeanMetricWrapper):
 
 
 def get(identifier: object) -> Metric:
-    """Return the metric that a name, config, Metric or function stands for.
+    """Return the metric that a name, config, Metric, its class or function stands for.
 
     'accuracy' (and 'acc') become binary, sparse categorical or categorical accuracy
     when the shapes of the first batch are known.
@@ -278,17 +278,19 @@ def get(identifier: object) -> Metric:
     TypeError
         For anything else.
     """
-    if isinstance(identifier, Metric):
-        return identifier
-    if isinstance(identifier, str):
-        if identifier in ("accuracy", "acc"):
-            return _AccuracyByShape(identifier)
-        metric: Metric = serialization.lookup("metrics", identifier)()
-        return metric
-    if isinstance(identifier, dict):
-        return get(serialization.deserialize(identifier, kind="metrics"))
-    if callable(identifier):
-        return MeanMetricWrapper(identifier)
+    if isinstance(identifier, str) and identifier in ("accuracy", "acc"):
+        return _AccuracyByShape(identifier)
+    made: Any = identifier
+    if isinstance(made, str):
+        made = serialization.lookup("metrics", made)
+    elif isinstance(made, dict):
+        made = serialization.deserialize(made, kind="metrics")
+    if isinstance(made, type) and issubclass(made, Metric):
+        made = made()
+    if isinstance(made, Metric):
+        return made
+    if callable(made) and not isinstance(made, type):
+        return MeanMetricWrapper(made)
     raise TypeError(
         "A metric must be a name, a config, a Metric or a function. "
         f"Received: {identifier!r}"
