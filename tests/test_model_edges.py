@@ -285,3 +285,27 @@ def test_fit_argument_of_a_wrong_kind_is_named_before_training(
 def test_dense_units_that_are_no_integer_are_named(units):
     with pytest.raises(TypeError, match=f"`units` .*units={units!r}"):
         Dense(units)
+
+
+@pytest.mark.parametrize(
+    "function", [lambda x: None, lambda x: (x, x)], ids=["none", "tuple"]
+)
+@pytest.mark.parametrize("method", ["fit", "evaluate", "predict"])
+def test_model_that_returns_no_array_is_named(function, method):
+    x, y = data()
+    model = Sequential([Dense(3), Returns(function)], name="forgetful")
+    model.compile("sgd", losses.SparseCategoricalCrossentropy(from_logits=True))
+    with pytest.raises(TypeError, match="'forgetful' must return one array"):
+        getattr(model, method)(*((x,) if method == "predict" else (x, y)), verbose=0)
+
+
+def test_regularizer_that_returns_no_scalar_is_named_before_anything_changes():
+    x, y = data()
+    layer = Dense(3, kernel_regularizer=lambda kernel: kernel)
+    model = Sequential([layer])
+    model.compile("sgd", losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.build((None, 4))
+    before = layer.kernel.numpy()
+    with pytest.raises(ValueError, match=r"regularizer of '.*kernel' .*\(4, 3\)"):
+        model.fit(x, y, verbose=0)
+    np.testing.assert_array_equal(layer.kernel.numpy(), before)

@@ -13,7 +13,7 @@ from mpcore.layers.super_init import set_in_init
 from mpcore.models import batches, summary, weights
 from mpcore.models.batches import Array, Arrays
 from mpcore.models.progress import Progress, check_verbose
-from mpcore.models.training import Logs, Trainer
+from mpcore.models.training import Logs, Trainer, output_of
 from mpcore.tape import unwrap
 
 
@@ -302,13 +302,7 @@ class Model(Layer):
         TypeError
             If the model returns something else than one array.
         """
-        output = self(x, training=False)
-        if isinstance(output, list | tuple | dict):
-            raise TypeError(
-                f"Model '{self.name}' must return one array. Received: "
-                f"{type(output).__name__}"
-            )
-        return unwrap(output)
+        return unwrap(output_of(self, x, training=False))
 
     def save_weights(self, path: str | os.PathLike[str]) -> None:
         """Write all variables to a safetensors file, in their stored dtypes.
