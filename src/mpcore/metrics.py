@@ -4,6 +4,7 @@ Predictions are widened to float32 first, and counts are exact, so that neither 
 compute dtype nor the size of the data set shows in a result.
 """
 
+import copy
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -128,6 +129,18 @@ class MeanMetricWrapper(_WeightedMean):
         """Add the values of a batch."""
         values = self._function(np.asarray(unwrap(y_true)), _wide(y_pred))
         self._add(np.asarray(unwrap(values)), sample_weight)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Copy the totals, not what the function belongs to: it may be a model."""
+        made = copy.copy(self)
+        memo[id(self)] = made
+        state = dict(vars(self))
+        function = state.pop("_function")
+        # A method of this metric becomes that of the copy.
+        own = getattr(function, "__self__", None) is self
+        made.__dict__.update(copy.deepcopy(state, memo))
+        made._function = copy.deepcopy(function, memo) if own else function
+        return made
 
 
 def _wide(y_pred: object) -> np.ndarray:
