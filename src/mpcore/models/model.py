@@ -12,7 +12,7 @@ from mpcore.layers.layer import Layer
 from mpcore.layers.super_init import set_in_init
 from mpcore.models import batches, summary, weights
 from mpcore.models.batches import Array, Arrays
-from mpcore.models.progress import Progress, check_verbose
+from mpcore.models.progress import Progress, shown
 from mpcore.models.training import Logs, Trainer, output_of
 from mpcore.tape import unwrap
 
@@ -339,7 +339,7 @@ class Model(Layer):
 
 
 def _progress(verbose: str | int) -> list[Callback]:
-    check_verbose(verbose)
+    verbose = shown(verbose)
     if verbose == 0:
         return []
     return [ProgressBar(bar=None if verbose == "auto" else verbose == 1)]
