@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mpcore import _paths, cli, ops
+from mpcore import _paths, cli, ops, train
 
 POLICIES = ("float32", "mixed_bfloat16", "mixed_float16")
 
@@ -182,3 +182,36 @@ def test_cli_malformed_environment_ends_with_code_2_and_one_line(command, name, 
     (line,) = result.stderr.splitlines()
     assert line.startswith(f"mpcore: {name} must be ")
     assert f"{name}={value}" in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--threads", "5000"], "num_threads=5000"),
+        (["--output", "missing/history.json"], "missing/history.json"),
+        (["--output", "."], "directory"),
+    ],
+)
+def test_train_arguments_that_cannot_work_end_before_training(
+    arguments, message, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(train, "train_all", None)
+    assert cli.main(["train", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    (line,) = captured.err.splitlines()
+    assert line.startswith("mpcore train: ")
+    assert message in line
+
+
+def test_cli_whose_reader_has_left_ends_without_a_traceback():
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "mpcore", "info"]
+    result = subprocess.run(
+        command, stdout=writer, stderr=subprocess.PIPE, timeout=300, check=False
+    )
+    os.close(writer)
+    assert result.returncode == 1
+    assert result.stderr == b""

@@ -222,6 +222,7 @@ def test_sparse_crossentropy_takes_label_columns_and_sequences():
         ([0, 1, 2, 3, 4, -1], r"\[0, 5\)"),
         ([0, 1, 2], r"\(6,\).*\(3,\)"),
         ([0.5, 1, 2, 3, 4, 4], "integers"),
+        ([np.nan, 1, 2, 3, 4, 4], "integers"),
         (np.eye(6)[:, :5], r"\(6,\).*\(6, 5\)"),
     ],
 )
@@ -288,5 +289,7 @@ def test_losses_get_takes_names_losses_configs_and_functions():
     assert float(function(np.zeros(2), np.float16([1.0, 2.0]))) == 3.0
     with pytest.raises(ValueError, match="MeanSquaredError"):
         losses.get("nonsense")
-    with pytest.raises(TypeError, match="loss=5"):
-        losses.get(5)
+    assert isinstance(losses.get(MeanSquaredError), MeanSquaredError)
+    for nothing in (5, {}, dict):
+        with pytest.raises(TypeError, match=r"`loss` must be a name.*loss="):
+            losses.get(nothing)

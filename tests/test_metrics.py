@@ -1,6 +1,8 @@
 """Laws of metrics."""
 
+import copy
 import json
+import threading
 
 import numpy as np
 import pytest
@@ -107,5 +109,39 @@ def test_metrics_get_takes_names_metrics_configs_and_functions():
     )
     with pytest.raises(ValueError, match="SparseCategoricalAccuracy"):
         metrics.get("nonsense")
-    with pytest.raises(TypeError, match="5"):
-        metrics.get(5)
+    assert isinstance(metrics.get(MeanSquaredError), MeanSquaredError)
+    for nothing in (5, {}, dict):
+        with pytest.raises(TypeError, match="A metric must be a name"):
+            metrics.get(nothing)
+
+
+class Judge:
+    """A function with memory, which cannot be copied."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.calls = 0
+
+    def agrees(self, y_true, y_pred):
+        with self.lock:
+            self.calls += 1
+        return np.ones(len(y_true))
+
+
+def test_metric_copy_shares_the_object_of_its_function_but_no_totals():
+    judge = Judge()
+    metric = metrics.get(judge.agrees)
+    metric.update_state(np.zeros(2), np.zeros(2))
+    other = copy.deepcopy(metric)
+    other.reset_state()
+    other.update_state(np.zeros(3), np.zeros(3))
+    assert judge.calls == 2
+    assert (metric._weight, other._weight) == (2, 3)
+
+
+def test_metric_copy_of_accuracy_by_shape_chooses_for_itself():
+    metric = metrics.get("accuracy")
+    other = copy.deepcopy(metric)
+    other(np.array([1, 0, 1]), SCORES)
+    assert metric._chosen is None
+    assert other._chosen is not None

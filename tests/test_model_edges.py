@@ -254,3 +254,86 @@ def test_compute_copy_made_while_another_thread_assigns_is_true():
         reader.join()
         with mpcore.autocast.scope("float16"):
             assert (v.value == 1).all()
+
+
+@pytest.mark.parametrize("place", ["x", "y", "sample_weight"])
+def test_fit_masked_arrays_are_refused_and_train_nothing(place):
+    x, y = data()
+    arguments = {"x": x, "y": y, "sample_weight": np.ones(len(x))}
+    values = arguments[place]
+    arguments[place] = np.ma.masked_array(values, np.zeros(values.shape, bool))
+    model = classifier()
+    model.build((None, 4))
+    before = model.get_weights()
+    with pytest.raises(TypeError, match=r"Masked arrays.*shape=\(50"):
+        model.fit(**arguments, verbose=0)
+    for old, new in zip(before, model.get_weights(), strict=True):
+        np.testing.assert_array_equal(old, new)
+
+
+def test_call_and_set_weights_refuse_masked_arrays():
+    x, _ = data()
+    model = classifier()
+    model(x)
+    for mask in (True, False):
+        masked = np.ma.masked_array(x, np.full(x.shape, mask))
+        with pytest.raises(TypeError, match="Masked arrays"):
+            model(masked)
+    before = model.get_weights()
+    weights = [2 * w for w in before]
+    weights[-1] = np.ma.masked_array(weights[-1], weights[-1] == 0)
+    with pytest.raises(TypeError, match="Masked arrays"):
+        model.set_weights(weights)
+    for old, new in zip(before, model.get_weights(), strict=True):
+        np.testing.assert_array_equal(old, new)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"batch_size": 32.0}, TypeError, "`batch_size` .*batch_size=32.0"),
+        ({"batch_size": True}, TypeError, "`batch_size` .*batch_size=True"),
+        ({"epochs": None}, TypeError, "`epochs` .*epochs=None"),
+        ({"initial_epoch": "1"}, TypeError, "`initial_epoch` .*initial_epoch='1'"),
+        ({"initial_epoch": -2}, ValueError, "`initial_epoch` .*initial_epoch=-2"),
+        ({"callbacks": 5}, TypeError, "`callbacks` .*callbacks=5"),
+    ],
+)
+def test_fit_argument_of_a_wrong_kind_is_named_before_training(
+    arguments, error, message
+):
+    x, y = data()
+    model = classifier()
+    with pytest.raises(error, match=message):
+        model.fit(x, y, verbose=0, **arguments)
+    assert int(model.optimizer.iterations) == 0
+
+
+@pytest.mark.parametrize("units", [None, 2.0, "3", True])
+def test_dense_units_that_are_no_integer_are_named(units):
+    with pytest.raises(TypeError, match=f"`units` .*units={units!r}"):
+        Dense(units)
+
+
+@pytest.mark.parametrize(
+    "function", [lambda x: None, lambda x: (x, x)], ids=["none", "tuple"]
+)
+@pytest.mark.parametrize("method", ["fit", "evaluate", "predict"])
+def test_model_that_returns_no_array_is_named(function, method):
+    x, y = data()
+    model = Sequential([Dense(3), Returns(function)], name="forgetful")
+    model.compile("sgd", losses.SparseCategoricalCrossentropy(from_logits=True))
+    with pytest.raises(TypeError, match="'forgetful' must return one array"):
+        getattr(model, method)(*((x,) if method == "predict" else (x, y)), verbose=0)
+
+
+def test_regularizer_that_returns_no_scalar_is_named_before_anything_changes():
+    x, y = data()
+    layer = Dense(3, kernel_regularizer=lambda kernel: kernel)
+    model = Sequential([layer])
+    model.compile("sgd", losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.build((None, 4))
+    before = layer.kernel.numpy()
+    with pytest.raises(ValueError, match=r"regularizer of '.*kernel' .*\(4, 3\)"):
+        model.fit(x, y, verbose=0)
+    np.testing.assert_array_equal(layer.kernel.numpy(), before)

@@ -309,7 +309,7 @@ def test_train_on_batch_takes_one_step_and_returns_this_batch():
         ({"x": [["a"]], "y": [0]}, TypeError, "numbers"),
         ({"sample_weight": [1.0]}, ValueError, "sample_weight"),
         ({"batch_size": 0}, ValueError, "batch_size=0"),
-        ({"batch_size": 1.5}, TypeError, "float"),
+        ({"batch_size": 1.5}, TypeError, "batch_size=1.5"),
         ({"validation_split": 1.0}, ValueError, "validation_split"),
         ({"validation_split": 0.99}, ValueError, "no sample"),
         ({"validation_data": np.zeros(3)}, ValueError, "validation_data"),

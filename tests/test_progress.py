@@ -1,5 +1,7 @@
 """Laws of `verbose` in evaluate and predict, and of the default batch size."""
 
+import sys
+
 import numpy as np
 import pytest
 from small_models import classifier, data
@@ -85,3 +87,14 @@ def test_batch_size_none_means_32(capsys):
         assert "3/3" in capsys.readouterr().err
         model.predict(x, verbose=1, **size)
         assert "3/3" in capsys.readouterr().err
+
+
+def test_model_without_a_standard_error_stream_shows_nothing(monkeypatch, capsys):
+    x, y = data()
+    model = classifier()
+    monkeypatch.setattr(sys, "stderr", None)  # as in a daemon
+    for verbose in ("auto", 1, 2):
+        model.fit(x, y, verbose=verbose)
+        model.evaluate(x, y, verbose=verbose)
+        model.predict(x, verbose=verbose)
+    assert capsys.readouterr().out == ""

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from reference import BF16, assert_same_bits
 
+import mpcore
 from mpcore import serialization
 from mpcore.serialization import deserialize, lookup, register, serialize
 
@@ -184,3 +185,16 @@ def test_arrays_round_trip(dtype: object) -> None:
 def test_what_cannot_be_written_down_raises(value: object) -> None:
     with pytest.raises(TypeError, match="serialized"):
         serialize(value)
+
+
+@pytest.mark.parametrize(
+    "module", [mpcore.initializers, mpcore.regularizers, mpcore.constraints]
+)
+def test_get_of_a_config_without_a_class_is_an_error(module):
+    with pytest.raises(ValueError, match=r"Could not interpret the .*: \{\}"):
+        module.get({})
+
+
+def test_activation_config_without_a_class_is_an_error():
+    with pytest.raises(TypeError, match=r"`activation` must be .*activation=\{\}"):
+        mpcore.layers.Dense(3, activation={})

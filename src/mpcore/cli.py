@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
@@ -151,7 +152,7 @@ class _RunBar(Callback):
             unit="epoch",
             leave=False,
             dynamic_ncols=True,
-            disable=not sys.stderr.isatty(),
+            disable=sys.stderr is None or not sys.stderr.isatty(),
         )
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
@@ -185,8 +186,14 @@ def _summary_line(row: dict[str, Any]) -> str:
 
 
 def _train(arguments: argparse.Namespace) -> int:
-    if arguments.threads is not None:
-        ops.set_num_threads(arguments.threads)
+    try:
+        if arguments.threads is not None:
+            ops.set_num_threads(arguments.threads)
+        if arguments.output is not None:
+            arguments.output.open("a").close()  # Rather now than after training.
+    except (OSError, ValueError) as error:
+        print(f"mpcore train: {error}", file=sys.stderr)
+        return 2
     settings = train.Settings(
         arguments.epochs, arguments.batch_size, arguments.learning_rate
     )
@@ -226,7 +233,8 @@ def _train(arguments: argparse.Namespace) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
-    2 if the environment (``MPCORE_ISA``, ``MPCORE_NUM_THREADS``) makes no sense.
+    2 if the environment (``MPCORE_ISA``, ``MPCORE_NUM_THREADS``) makes no sense, 1 if
+    whoever reads the output has left.
 
     Parameters
     ----------
@@ -246,6 +254,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValueError as error:
         print(f"mpcore: {error}", file=sys.stderr)
         return 2
-    if parsed is None:
-        return _bench(given[1:])
-    return int(parsed.run(parsed))
+    try:
+        code = _bench(given[1:]) if parsed is None else int(parsed.run(parsed))
+        print(end="", flush=True)
+    except BrokenPipeError:
+        # The interpreter flushes once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return code

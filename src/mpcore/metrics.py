@@ -4,6 +4,7 @@ Predictions are widened to float32 first, and counts are exact, so that neither 
 compute dtype nor the size of the data set shows in a result.
 """
 
+import copy
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -128,6 +129,18 @@ class MeanMetricWrapper(_WeightedMean):
         """Add the values of a batch."""
         values = self._function(np.asarray(unwrap(y_true)), _wide(y_pred))
         self._add(np.asarray(unwrap(values)), sample_weight)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Copy the totals, not what the function belongs to: it may be a model."""
+        made = copy.copy(self)
+        memo[id(self)] = made
+        state = dict(vars(self))
+        function = state.pop("_function")
+        # A method of this metric becomes that of the copy.
+        own = getattr(function, "__self__", None) is self
+        made.__dict__.update(copy.deepcopy(state, memo))
+        made._function = copy.deepcopy(function, memo) if own else function
+        return made
 
 
 def _wide(y_pred: object) -> np.ndarray:
@@ -266,7 +279,7 @@ class _AccuracyByShape(MeanMetricWrapper):
 
 
 def get(identifier: object) -> Metric:
-    """Return the metric that a name, config, Metric or function stands for.
+    """Return the metric that a name, config, Metric, its class or function stands for.
 
     'accuracy' (and 'acc') become binary, sparse categorical or categorical accuracy
     when the shapes of the first batch are known.
@@ -278,17 +291,19 @@ def get(identifier: object) -> Metric:
     TypeError
         For anything else.
     """
-    if isinstance(identifier, Metric):
-        return identifier
-    if isinstance(identifier, str):
-        if identifier in ("accuracy", "acc"):
-            return _AccuracyByShape(identifier)
-        metric: Metric = serialization.lookup("metrics", identifier)()
-        return metric
-    if isinstance(identifier, dict):
-        return get(serialization.deserialize(identifier, kind="metrics"))
-    if callable(identifier):
-        return MeanMetricWrapper(identifier)
+    if isinstance(identifier, str) and identifier in ("accuracy", "acc"):
+        return _AccuracyByShape(identifier)
+    made: Any = identifier
+    if isinstance(made, str):
+        made = serialization.lookup("metrics", made)
+    elif isinstance(made, dict):
+        made = serialization.deserialize(made, kind="metrics")
+    if isinstance(made, type) and issubclass(made, Metric):
+        made = made()
+    if isinstance(made, Metric):
+        return made
+    if callable(made) and not isinstance(made, type):
+        return MeanMetricWrapper(made)
     raise TypeError(
         "A metric must be a name, a config, a Metric or a function. "
         f"Received: {identifier!r}"

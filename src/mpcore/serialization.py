@@ -286,12 +286,13 @@ def resolve(kind: str, identifier: Any, base: type) -> Any:
         return None
     if isinstance(identifier, str):
         return lookup(kind, identifier)()
+    given = identifier
     if isinstance(identifier, Mapping):
-        return deserialize(identifier, kind=kind)
+        identifier = deserialize(identifier, kind=kind)
     if isinstance(identifier, type) and issubclass(identifier, base):
         return identifier()
     if callable(identifier) and not isinstance(identifier, type):
         return identifier
     raise ValueError(
-        f"Could not interpret the {kind.removesuffix('s')}. Received: {identifier!r}"
+        f"Could not interpret the {kind.removesuffix('s')}. Received: {given!r}"
     )

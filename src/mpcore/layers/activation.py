@@ -1,7 +1,7 @@
 """Activation: an element-wise (or softmax) function as a layer."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from mpcore import ops, serialization
 from mpcore.layers.layer import Layer, Shape
@@ -38,15 +38,13 @@ def get(identifier: object) -> Callable[[Any], Any]:
     """
     if identifier is None:
         return ops.linear
-    if isinstance(identifier, str | dict):
-        function: Callable[[Any], Any] = (
-            serialization.lookup("activations", identifier)
-            if isinstance(identifier, str)
-            else serialization.deserialize(identifier)
-        )
-        return function
-    if callable(identifier):
-        return identifier
+    function: Any = identifier
+    if isinstance(function, str):
+        function = serialization.lookup("activations", function)
+    elif isinstance(function, dict):
+        function = serialization.deserialize(function)
+    if callable(function):
+        return cast(Callable[[Any], Any], function)
     raise TypeError(
         "`activation` must be a name, a config, a callable or None. "
         f"Received: activation={identifier!r}"

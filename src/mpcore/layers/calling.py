@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mpcore import dtypes, ops
-from mpcore.tape import Tensor
+from mpcore.tape import Tensor, unwrap
 from mpcore.variable import Variable
 
 
@@ -55,6 +55,7 @@ def cast_floating(value: Any, name: str, dtype: np.dtype[Any]) -> Any:
     scalars, which do not promote.
     """
     if isinstance(value, np.ndarray):
+        value = unwrap(value)
         actual = value.dtype
         if actual == dtype or not dtypes.is_floating(actual):
             return value

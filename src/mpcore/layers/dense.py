@@ -73,6 +73,8 @@ class Dense(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        if isinstance(units, bool) or not hasattr(units, "__index__"):
+            raise TypeError(f"`units` must be an integer. Received: units={units!r}")
         self.units = operator.index(units)
         if self.units < 1:
             raise ValueError(f"`units` must be at least 1. Received: units={units}")

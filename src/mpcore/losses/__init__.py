@@ -1,5 +1,7 @@
 """Losses: scalars to minimise, evaluated in float32 whatever the compute dtype."""
 
+from typing import Any
+
 from mpcore import serialization
 from mpcore.losses.crossentropy import (
     BinaryCrossentropy,
@@ -21,7 +23,7 @@ __all__ = [
 
 
 def get(identifier: object) -> Loss:
-    """Return the loss that a name, config, Loss or function stands for.
+    """Return the loss that a name, config, Loss, its class or function stands for.
 
     Raises
     ------
@@ -30,15 +32,17 @@ def get(identifier: object) -> Loss:
     TypeError
         For anything else.
     """
-    if isinstance(identifier, Loss):
-        return identifier
-    if isinstance(identifier, str):
-        loss: Loss = serialization.lookup("losses", identifier)()
-        return loss
-    if isinstance(identifier, dict):
-        return get(serialization.deserialize(identifier, kind="losses"))
-    if callable(identifier):
-        return FunctionLoss(identifier)
+    made: Any = identifier
+    if isinstance(made, str):
+        made = serialization.lookup("losses", made)
+    elif isinstance(made, dict):
+        made = serialization.deserialize(made, kind="losses")
+    if isinstance(made, type) and issubclass(made, Loss):
+        made = made()
+    if isinstance(made, Loss):
+        return made
+    if callable(made) and not isinstance(made, type):
+        return FunctionLoss(made)
     raise TypeError(
         "`loss` must be a name, a config, a Loss or a function. "
         f"Received: loss={identifier!r}"

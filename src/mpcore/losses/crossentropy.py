@@ -29,7 +29,8 @@ def _class_indices(y_true: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
             "Integer labels must have the shape of the predictions without the last "
             f"dimension, {rows}. Received: y_true.shape={y_true.shape}"
         )
-    labels = y_true.astype(np.int64, copy=False)
+    with np.errstate(invalid="ignore"):  # NaN is refused below
+        labels = y_true.astype(np.int64, copy=False)
     if y_true.dtype.kind not in "iub" and not np.array_equal(labels, y_true):
         raise ValueError(f"Labels must be integers. Received: dtype {y_true.dtype}")
     return labels

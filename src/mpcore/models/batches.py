@@ -124,7 +124,9 @@ def size(batch_size: int | None) -> int:
 
 
 def at_least(value: int, name: str, minimum: int) -> int:
-    """Return `value` as an int; ValueError if it is below `minimum`."""
+    """Return `value` as an int; TypeError if it is none, ValueError below `minimum`."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"`{name}` must be an integer. Received: {name}={value!r}")
     number = operator.index(value)
     if number < minimum:
         raise ValueError(

@@ -12,8 +12,8 @@ from mpcore.layers.layer import Layer
 from mpcore.layers.super_init import set_in_init
 from mpcore.models import batches, summary, weights
 from mpcore.models.batches import Array, Arrays
-from mpcore.models.progress import Progress, check_verbose
-from mpcore.models.training import Logs, Trainer
+from mpcore.models.progress import Progress, shown
+from mpcore.models.training import Logs, Trainer, output_of
 from mpcore.tape import unwrap
 
 
@@ -122,7 +122,8 @@ class Model(Layer):
             next stream of the global seed (`mpcore.random.set_random_seed`).
         sample_weight : array-like of shape (n,), optional
             Factors of the samples' losses.
-        initial_epoch : int, default 0
+        initial_epoch : int >= 0, default 0
+            Number of the epoch to start with.
 
         Returns
         -------
@@ -155,7 +156,13 @@ class Model(Layer):
         size = batches.size(batch_size)
         if isinstance(callbacks, Callback):
             callbacks = [callbacks]
+        elif callbacks is not None and not isinstance(callbacks, Iterable):
+            raise TypeError(
+                "`callbacks` must be a Callback or a list of them. Received: "
+                f"callbacks={callbacks!r}"
+            )
         epochs = batches.at_least(epochs, "epochs", 0)
+        initial_epoch = batches.at_least(initial_epoch, "initial_epoch", 0)
         history = History()
         hooks = CallbackList(
             [*(callbacks or ()), history, *_progress(verbose)],
@@ -318,13 +325,7 @@ class Model(Layer):
         TypeError
             If the model returns something else than one array.
         """
-        output = self(x, training=False)
-        if isinstance(output, list | tuple | dict):
-            raise TypeError(
-                f"Model '{self.name}' must return one array. Received: "
-                f"{type(output).__name__}"
-            )
-        return unwrap(output)
+        return unwrap(output_of(self, x, training=False))
 
     def save_weights(self, path: str | os.PathLike[str]) -> None:
         """Write all variables to a safetensors file, in their stored dtypes.
@@ -361,7 +362,7 @@ class Model(Layer):
 
 
 def _progress(verbose: str | int) -> list[Callback]:
-    check_verbose(verbose)
+    verbose = shown(verbose)
     if verbose == 0:
         return []
     return [ProgressBar(bar=None if verbose == "auto" else verbose == 1)]

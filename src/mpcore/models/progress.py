@@ -10,12 +10,13 @@ from mpcore.callbacks import Logs, format_logs
 T = TypeVar("T")
 
 
-def check_verbose(verbose: str | int) -> None:
-    """Raise ValueError unless `verbose` is one that `Model` knows."""
+def shown(verbose: str | int) -> str | int:
+    """Return `verbose`, checked; 0 for a process without a standard error stream."""
     if verbose not in ("auto", 0, 1, 2):
         raise ValueError(
             f"`verbose` must be 'auto', 0, 1 or 2. Received: verbose={verbose!r}"
         )
+    return 0 if sys.stderr is None else verbose
 
 
 class Progress:
@@ -31,7 +32,7 @@ class Progress:
     """
 
     def __init__(self, title: str, steps: int, verbose: str | int) -> None:
-        check_verbose(verbose)
+        verbose = shown(verbose)
         self._title = title
         self._line = verbose == 2
         self._bar: Any = None

@@ -16,6 +16,23 @@ from mpcore.variable import Variable
 Logs = dict[str, Any]
 
 
+def output_of(model: Layer, x: object, training: bool) -> Any:
+    """Return the one array that a model makes of a batch.
+
+    Raises
+    ------
+    TypeError
+        If the model returns something else.
+    """
+    output = model(x, training=training)
+    if not hasattr(output, "shape"):
+        raise TypeError(
+            f"Model '{model.name}' must return one array. Received: "
+            f"{type(output).__name__}"
+        )
+    return output
+
+
 class Trainer:
     """What `Model.compile` sets up: loss, optimizer, metrics, and the steps with them.
 
@@ -91,7 +108,7 @@ class Trainer:
     def train_batch(self, model: Layer, batch: Arrays) -> None:
         """Forward, backward, update."""
         with GradientTape() as tape:
-            y_pred = model(batch.x, training=True)
+            y_pred = output_of(model, batch.x, training=True)
             variables = self._variables or self._look_up_variables(model)
             loss = self._total_loss(batch, y_pred)
             scaled = self.optimizer.scale_loss(loss)
@@ -100,7 +117,7 @@ class Trainer:
 
     def test_batch(self, model: Layer, batch: Arrays) -> None:
         """Forward, loss and metrics."""
-        y_pred = model(batch.x, training=False)
+        y_pred = output_of(model, batch.x, training=False)
         if self._variables is None:
             self._look_up_variables(model)
         self._count(batch, y_pred, self._total_loss(batch, y_pred))
@@ -138,6 +155,11 @@ class Trainer:
             )
         for penalty, variable in self._penalties:
             loss = loss + penalty(variable)
+            if loss.shape != ():
+                raise ValueError(
+                    f"The regularizer of '{variable.path}' must return a scalar. "
+                    f"Received: shape {loss.shape}"
+                )
         return loss
 
     def _count(self, batch: Arrays, y_pred: Any, loss: Any) -> None:
