@@ -57,14 +57,6 @@ def test_cli_runs_as_a_module_and_knows_its_commands():
     assert "COMMAND" in run().stderr
 
 
-def test_train_output_that_cannot_be_written_ends_before_the_runs(tmp_path, capsys):
-    output = tmp_path / "absent" / "history.json"
-    assert cli.main(["train", "--output", str(output)]) == 1
-    printed = capsys.readouterr()
-    assert str(output) in printed.err
-    assert printed.out == ""
-
-
 def test_info_json_is_what_the_library_says(capsys):
     assert cli.main(["info", "--json"]) == 0
     info = json.loads(capsys.readouterr().out)

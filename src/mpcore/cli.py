@@ -197,12 +197,6 @@ def _train(arguments: argparse.Namespace) -> int:
     settings = train.Settings(
         arguments.epochs, arguments.batch_size, arguments.learning_rate
     )
-    if arguments.output is not None:
-        try:
-            arguments.output.touch()  # Rather than after all runs.
-        except OSError as error:
-            print(f"mpcore train: {error}", file=sys.stderr)
-            return 1
     machine = info.machine()
     cpu = machine["cpu"]
     print(f"{cpu['name']}: level {cpu['isa']}, {cpu['num_threads']} threads")
