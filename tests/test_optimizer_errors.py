@@ -237,6 +237,18 @@ BAD_ARGUMENTS = [
 ]
 
 
+def test_build_that_forgets_the_base_is_named_and_changes_nothing(model):
+    class Forgetful(SGD):
+        def build(self, variables):
+            """Make no slots."""
+
+    before = [v.numpy() for v in model]
+    with pytest.raises(RuntimeError, match=r"Forgetful\.build.*super\(\)\.build"):
+        Forgetful(0.1).apply([g(1, 2), g(3)], model)
+    for old, variable in zip(before, model, strict=True):
+        np.testing.assert_array_equal(variable.numpy(), old)
+
+
 @pytest.mark.parametrize(("make", "arguments", "error", "message"), BAD_ARGUMENTS)
 def test_argument_out_of_range_is_an_error(make, arguments, error, message):
     with pytest.raises(error, match=message):

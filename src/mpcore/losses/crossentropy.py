@@ -27,12 +27,14 @@ def _class_indices(y_true: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     if y_true.shape != rows:
         raise ValueError(
             "Integer labels must have the shape of the predictions without the last "
-            f"dimension, {rows}. Received: y_true.shape={y_true.shape}"
+            f"dimension, {rows}; one-hot labels are for CategoricalCrossentropy. "
+            f"Received: y_true.shape={y_true.shape}"
         )
     with np.errstate(invalid="ignore"):  # NaN is refused below
         labels = y_true.astype(np.int64, copy=False)
     if y_true.dtype.kind not in "iub" and not np.array_equal(labels, y_true):
-        raise ValueError(f"Labels must be integers. Received: dtype {y_true.dtype}")
+        wrong = y_true[labels != y_true]
+        raise ValueError(f"Labels must be whole numbers. Received: {wrong[0]}")
     return labels
 
 

@@ -189,7 +189,11 @@ class Optimizer(Settings):
         if not grads:
             return [], []
         result = match(grads, variables)
-        self.build(variables)
+        if not self.built:
+            self.build(variables)
+            if not hasattr(self, "_decays"):
+                name = type(self).__name__
+                raise RuntimeError(f"`{name}.build` must call `super().build(...)`")
         return result
 
     def _step(
