@@ -34,16 +34,22 @@ class _Print(argparse.Action):
 
 
 def _positive_int(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, not {text}")
-    return value
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(
+            f"must be a whole number of at least 1, not {text!r}"
+        )
+    return int(text)
 
 
 def _positive_float(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
     if not 0.0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be positive and finite, not {text}")
+        raise argparse.ArgumentTypeError(
+            f"must be a positive, finite number, not {text!r}"
+        )
     return value
 
 
@@ -88,13 +94,16 @@ def _parser() -> argparse.ArgumentParser:
         "--policy",
         default="all",
         choices=(*train.POLICIES, "all"),
+        help="default: all",
     )
-    job.add_argument("--epochs", type=_positive_int, default=30)
-    job.add_argument("--batch-size", type=_positive_int, default=64)
-    job.add_argument("--learning-rate", type=_positive_float, default=2e-3)
-    job.add_argument(
-        "--seeds", type=_positive_int, default=5, help="runs per policy (default: 5)"
-    )
+    for option, kind, default, about in (
+        ("--epochs", _positive_int, 30, "passes over the digits"),
+        ("--batch-size", _positive_int, 64, "digits per step"),
+        ("--learning-rate", _positive_float, 2e-3, "of AdamW"),
+        ("--seeds", _positive_int, 5, "runs per policy"),
+    ):
+        described = f"{about} (default: {default})"
+        job.add_argument(option, type=kind, default=default, help=described)
     job.add_argument(
         "--output", type=Path, metavar="FILE", help="write everything as JSON"
     )
