@@ -207,3 +207,23 @@ def test_cli_whose_reader_has_left_ends_without_a_traceback():
     os.close(writer)
     assert result.returncode == 1
     assert result.stderr == b""
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--epochs", "x"), ("--seeds", "0"), ("--batch-size", "1.5")],
+)
+def test_train_number_that_is_none_is_named(option, value, capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["train", option, value])
+    assert f"{option}: must be a whole number of at least 1, not '{value}'" in (
+        capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize("value", ["x", "-1", "nan", "inf"])
+def test_train_rate_that_is_none_is_named(value, capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["train", f"--learning-rate={value}"])
+    expected = f"--learning-rate: must be a positive, finite number, not '{value}'"
+    assert expected in capsys.readouterr().err
