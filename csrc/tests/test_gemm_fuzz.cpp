@@ -20,7 +20,7 @@
 
 namespace {
 
-constexpr int kSeeds = 1500;
+constexpr int kSeeds = 500;
 constexpr size_t kPage = 4096, kBytes = size_t{1} << 20;
 constexpr unsigned char kUntouched = 0x5a;
 
