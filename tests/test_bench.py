@@ -1,5 +1,7 @@
 """Laws of the benchmark harness: problems, selection, workers, timing, tables."""
 
+from importlib.metadata import PackageNotFoundError
+
 import numpy as np
 import pytest
 from bench_fakes import doubling_suite
@@ -53,9 +55,21 @@ def test_problem_needs_are_positive_and_name_known_probes(text):
     ("text", "message"),
     [
         ("gemm:1x1x1:bf16", r"must be gemm:shape:dtype:out"),
-        ("gemm:1x1x1:bf17:f32", r"`dtype` must be one of f64, f32"),
+        ("gemm:1x1x1:bf17:f32", r"`dtype` must be one of f32, f16, bf16"),
+        ("cast:f32:bf17:64", r"`to` must be one of f64, f32"),
         ("gemm:axbxc:f32:f32", r"A size must be like 1000, 128K"),
         ("gem:1", r"A suite must be one of cast, grad, gemm"),
+        ("gemm:0x4x4:f32:f32", r"`shape` must be 3 size\(s\) of at least 1"),
+        ("gemm:64x64:f32:f32", r"`shape` must be 3 size\(s\).* such as 64x64x64"),
+        ("gemm:8x8x8:f64:f64", r"`dtype` must be one of f32, f16, bf16"),
+        ("cast:f32:bf16:0", r"`n` must be 1 size\(s\) of at least 1"),
+        ("grad:sum:f32:1x1", r"`op` must be one of all_finite, norms, unscale"),
+        ("optim:adamw:f64:1x64", r"`copy` must be one of none, bf16, f16"),
+        ("nn:gelu:f32:3x3", r"`op` must be one of relu, tanh, sigmoid, softmax"),
+        ("train:cnn:f32:8x8x8", r"`model` must be one of mlp"),
+        ("limits:write:64", r"`probe` must be one of fma_f32, .*read"),
+        ("limits:read:0", r"`n` must be 0 for a peak, and bytes for a stream"),
+        ("limits:fma_f32:64", r"`n` must be 0 for a peak, and bytes for a stream"),
     ],
 )
 def test_problem_string_that_says_nothing_is_refused(text, message):
@@ -210,6 +224,20 @@ def test_absence_names_what_is_missing_or_cripples(monkeypatch):
         peers.PEERS, "gone", peers.Peer("no-such-thing", lambda threads: threads)
     )
     assert peers.absence("gone") == "not installed (no-such-thing)"
+
+
+def test_mpcore_takes_part_although_no_distribution_is_installed(monkeypatch):
+    def version(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(peers, "version", version)
+    monkeypatch.setattr(peers, "_pool_sizes", dict)
+    assert peers.absence("numpy") == "not installed (numpy)"
+    threads = ops.get_num_threads()
+    for name in peers.OWN:
+        assert peers.absence(name) is None
+        reply = peers.start(name, threads)
+        assert reply == {"version": ops.version(), "threads": threads}
 
 
 def test_start_of_a_peer_with_other_threads_is_refused(monkeypatch):

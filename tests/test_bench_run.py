@@ -148,6 +148,23 @@ def test_bench_list_and_wrong_requests(capsys):
     assert "`isa` must be among" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", ["json", "csv", "markdown", "png"])
+@pytest.mark.parametrize("path", ["gone/x", ".", "/proc/x"])
+def test_bench_output_that_cannot_be_written_is_refused_at_once(
+    option, path, tmp_path, monkeypatch, capsys
+):
+    def measure(settings, problems):
+        raise AssertionError("this took its time")
+
+    monkeypatch.setattr(command, "measure", measure)
+    arguments = [f"--{option}", str(tmp_path / path)]
+    assert command.main(["run", "cast:f32:f16:1", "--force", *arguments]) == 2
+    message = f"`--{option}` must be a file that can be written. Received:"
+    assert message in capsys.readouterr().err
+    if option == "png":
+        assert command.main(["roofline", *arguments]) == 2
+
+
 def test_bench_run_wrong_mpcore_ends_with_code_1(monkeypatch, capsys):
     made = document(0, problems=1)
     made["results"][0]["entries"][0] = {

@@ -18,6 +18,7 @@ from mpcore.bench.selection import RUN_AXES, parse_axis, select
 from mpcore.bench.suite import SUITES, get_suite, parse
 
 _LIMIT_SUITE = "limits"
+_OUTPUTS = ("json", "csv", "markdown", "png")
 
 
 def _positive(text: str) -> int:
@@ -55,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="least time of a sample; default: 2",
     )
     run.add_argument("--seed", type=int, default=0, help="of the random order")
-    for option in ("json", "csv", "markdown", "png"):
+    for option in _OUTPUTS:
         run.add_argument(f"--{option}", type=Path, metavar="FILE")
     run.add_argument("--force", action="store_true", help="run a debug build as well")
     run.set_defaults(act=_run)
@@ -213,6 +214,26 @@ def measure(settings: Settings, problems: Sequence[str]) -> dict[str, Any]:
             runner.close()
 
 
+def _require_writable(arguments: argparse.Namespace) -> None:
+    """Refuse outputs that cannot be written, before anything is measured."""
+    for option in _OUTPUTS:
+        path = getattr(arguments, option, None)
+        if path is None:
+            continue
+        is_new = not path.exists()
+        try:
+            path.open("ab").close()
+        except OSError as error:
+            raise ValueError(
+                f"`--{option}` must be a file that can be written. "
+                f"Received: {path} ({error.strerror})"
+            ) from None
+        if is_new:
+            path.unlink()
+    if arguments.png is not None:
+        plot.require_matplotlib()
+
+
 def _run(arguments: argparse.Namespace) -> int:
     build = ops.build_info()
     if build["type"] != "Release" and not arguments.force:
@@ -220,8 +241,7 @@ def _run(arguments: argparse.Namespace) -> int:
             "Only a Release build is worth measuring (--force measures any). "
             f"Received: a {build['type'] or 'nameless'} build"
         )
-    if arguments.png is not None:
-        plot.require_matplotlib()
+    _require_writable(arguments)
     document = measure(_settings(arguments), _problems(arguments))
     print(table.text(document))
     if arguments.json is not None:
@@ -255,8 +275,7 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 
 def _roofline(arguments: argparse.Namespace) -> int:
-    if arguments.png is not None:
-        plot.require_matplotlib()
+    _require_writable(arguments)
     results = compare.read(arguments.results) if arguments.results else {}
     threads = arguments.threads or ops.get_num_threads()
     limits = measure(
