@@ -1,5 +1,6 @@
 """Laws of the benchmark harness: problems, selection, workers, timing, tables."""
 
+import time
 from importlib.metadata import PackageNotFoundError
 
 import numpy as np
@@ -128,6 +129,41 @@ def test_suite_registration_is_all_a_new_suite_needs(double):
     assert "KeyError" in answer(worker, {"do": "check", "key": "a"})["error"]
 
 
+@pytest.mark.parametrize(
+    ("seconds", "calls"), [(8e-3, 4), (30e-3, 2)], ids=["three", "slow"]
+)
+def test_worker_warms_up_with_three_calls_unless_they_are_slow(double, seconds, calls):
+    times = []
+
+    def build(problem, data, threads):
+        def run():
+            times.append(time.perf_counter())
+            time.sleep(seconds)
+
+        return suite.Call(run, lambda: {})
+
+    double(mpcore=build)
+    worker = Worker("mpcore", 1)
+    ask = {"key": "a", "problem": "double:f32:4K", "implementation": "mpcore"}
+    answer(worker, {"do": "prepare", **ask})
+    answer(worker, {"do": "sample", "key": "a", "calls": 1})
+    assert len(times) == calls
+
+
+def test_worker_warms_up_until_threads_have_parted(double):
+    times = []
+
+    def build(problem, data, threads):
+        return suite.Call(lambda: times.append(time.perf_counter()), lambda: {})
+
+    double(mpcore=build)
+    worker = Worker("mpcore", 1)
+    ask = {"key": "a", "problem": "double:f32:4K", "implementation": "mpcore"}
+    answer(worker, {"do": "prepare", **ask})
+    answer(worker, {"do": "sample", "key": "a", "calls": 10})
+    assert times[-11] - times[0] > 4e-3  # The last ten are timed.
+
+
 def test_worker_reports_wrong_results_and_refusals(double):
     double()
     worker = Worker("mpcore", 1)
@@ -251,12 +287,12 @@ def test_summary_is_of_the_samples():
     assert found["median"] == 3.0
     assert found["min"] == 1.0
     assert found["mad"] == 1.0
-    assert found["spread"] == pytest.approx((4.8 - 1.2) / 3)
+    assert found["spread"] == pytest.approx(np.hypot((4.8 - 1.2) / 3, 3.29 * 0.03))
     assert quantile([1.0, 2.0], 0.5) == 1.5
 
 
 def test_samples_of_slow_amx_phases_are_dropped():
-    samples = [Sample(1.0, 100.0), Sample(2.0, 79.0), Sample(3.0, 81.0), Sample(4.0)]
+    samples = [Sample(1.0, 100.0), Sample(2.0, 59.0), Sample(3.0, 61.0), Sample(4.0)]
     kept = at_full_rate(samples, 100.0)
     assert [s.seconds for s in kept] == [1.0, 3.0, 4.0]
 
@@ -271,14 +307,39 @@ def test_disturbed_sample_is_taken_again_and_then_marked(monkeypatch):
             waited = 0.0 if self.asked > self.clean_after else 0.005
             return {"wall": 0.01, "cpu": 0.02, "waited": waited, "amx": None}
 
-    monkeypatch.setattr(timing, "wait_until_quiet", lambda: True)
-    fake = Fake()
+    monkeypatch.setattr(timing, "running_processes", lambda: 1)
+    fake, quiet = Fake(), timing.Quiet()
     fake.clean_after = 2
-    assert timing.take(fake, "k", 2, False) == Sample(0.005)
+    assert timing.take(fake, "k", 2, False, quiet) == Sample(0.005)
     assert fake.asked == 3
     fake.asked, fake.clean_after = 0, 99
-    assert timing.take(fake, "k", 2, False) == Sample(0.005, None, True)
+    assert timing.take(fake, "k", 2, False, quiet) == Sample(0.005, None, True)
+    assert fake.asked == 4
     fake.threads = 1  # CPU time, once.
     fake.asked = 0
-    assert timing.take(fake, "k", 2, False) == Sample(0.01)
+    assert timing.take(fake, "k", 2, False, quiet) == Sample(0.01)
     assert fake.asked == 1
+
+
+def test_waiting_for_a_quiet_machine_ends_when_the_patience_of_a_run_is_over(
+    monkeypatch,
+):
+    class Clock:
+        now = 0.0
+
+        def sleep(self, seconds):
+            self.now += seconds
+
+        def perf_counter(self):
+            return self.now
+
+    clock = Clock()
+    monkeypatch.setattr(timing, "time", clock)
+    monkeypatch.setattr(timing, "running_processes", lambda: 2)
+    quiet = timing.Quiet()
+    quiet.wait()
+    assert clock.now == pytest.approx(0.2, abs=2e-3)
+    for _ in range(200):
+        quiet.wait()
+    assert clock.now == pytest.approx(15, abs=0.2)
+    assert quiet.is_hopeless
