@@ -125,8 +125,8 @@ def test_table_names_rate_share_and_bottleneck(small):
     ("of_limit", "call", "word"),
     [
         (0.95, 0.1, "memory read"),
-        (0.1, 0.95, "call"),
-        (0.4, 0.4, "call + memory read"),
+        (0.1, 0.95, "call 95%"),
+        (0.4, 0.4, "call 40% + memory read"),
         (0.3, 0.1, "kernel, then memory read"),
     ],
 )
