@@ -145,7 +145,9 @@ def test_compare_malformed_threshold_is_refused(text):
     assert exit_.value.code == 2
 
 
-@pytest.mark.parametrize("text", ["[]", "null", "{}", '{"schema_version": 1}'])
+@pytest.mark.parametrize(
+    "text", ["[]", "null", "{}", '{"schema_version": 1}', "no JSON", ""]
+)
 @pytest.mark.parametrize("arguments", [["compare"], ["roofline"]], ids=lambda a: a[0])
 def test_json_that_is_no_result_is_refused(text, arguments, tmp_path, capsys):
     paths = files(tmp_path, document(0), document(1))

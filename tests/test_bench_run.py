@@ -179,6 +179,28 @@ def test_bench_list_and_wrong_requests(capsys):
     assert "must be gemm:shape" in capsys.readouterr().err
     assert command.main(["run", "-k", "cast", "--axis", "isa=avx9"]) == 2
     assert "`isa` must be among" in capsys.readouterr().err
+    assert command.main(["run", "-k", "cast", "--axis", "impl=mpcore@avx9"]) == 2
+    assert "`isa` must be among" in capsys.readouterr().err
+    assert command.main(["run", "-k", "cast", "--axis", "impl=torch@avx2"]) == 2
+    assert "`impl` must be among" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("problem", "file", "message"),
+    [
+        ("cast:f32:f16:1K", "x.pdf", "`--png` must end in .png"),
+        ("limits:read:64K", "x.png", "`--png` needs a problem besides the limits"),
+    ],
+)
+def test_bench_picture_that_cannot_be_drawn_is_refused_at_once(
+    problem, file, message, tmp_path, monkeypatch, capsys
+):
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(command, "measure", lambda settings, problems: 1 / 0)
+    arguments = ["run", problem, "--force", "--png", str(tmp_path / file)]
+    assert command.main(arguments) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / file).exists()
 
 
 @pytest.mark.parametrize("option", ["json", "csv", "markdown", "png"])

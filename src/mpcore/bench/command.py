@@ -17,7 +17,7 @@ from mpcore.bench.run import Run, Settings
 from mpcore.bench.selection import RUN_AXES, parse_axis, select
 from mpcore.bench.suite import SUITES, get_suite, parse
 
-_LIMIT_SUITE = "limits"
+_LIMITS = "limits:"
 _OUTPUTS = ("json", "csv", "markdown", "png")
 
 
@@ -165,20 +165,21 @@ def _implementations(
 ) -> tuple[str, ...]:
     known = [name for name in peers.PEERS if name != "limits"]
     chosen = list(axes.get("impl", ["mpcore"] if arguments.no_peers else known))
-    unknown = {name.partition("@")[0] for name in chosen} - set(known)
+    levels = list(axes.get("isa", ()))
+    levels += [n.partition("@")[2] for n in chosen if n.startswith("mpcore@")]
+    unknown = {n for n in chosen if n not in known and not n.startswith("mpcore@")}
     if unknown:
         raise ValueError(
             f"`impl` must be among {', '.join(known)}. "
             f"Received: {', '.join(sorted(unknown))}"
         )
-    levels = axes.get("isa", ())
     absent = set(levels) - set(ops.available_isas())
     if absent:
         raise ValueError(
             f"`isa` must be among {', '.join(ops.available_isas())}. "
             f"Received: {', '.join(sorted(absent))}"
         )
-    return (*chosen, *(f"mpcore@{level}" for level in levels))
+    return (*chosen, *(f"mpcore@{level}" for level in axes.get("isa", ())))
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:
@@ -235,6 +236,8 @@ def _require_writable(arguments: argparse.Namespace) -> None:
             path.unlink()
     if arguments.png is not None:
         plot.require_matplotlib()
+        if arguments.png.suffix != ".png":
+            raise ValueError(f"`--png` must end in .png. Received: {arguments.png}")
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -245,7 +248,10 @@ def _run(arguments: argparse.Namespace) -> int:
             f"Received: a {build['type'] or 'nameless'} build"
         )
     _require_writable(arguments)
-    document = measure(_settings(arguments), _problems(arguments))
+    settings, problems = _settings(arguments), _problems(arguments)
+    if arguments.png is not None and all(p.startswith(_LIMITS) for p in problems):
+        raise ValueError("`--png` needs a problem besides the limits. See `roofline`.")
+    document = measure(settings, problems)
     print(table.text(document))
     if arguments.json is not None:
         arguments.json.write_text(json.dumps(document, indent=1) + "\n")
@@ -283,7 +289,7 @@ def _roofline(arguments: argparse.Namespace) -> int:
     threads = arguments.threads or ops.get_num_threads()
     limits = measure(
         Settings(threads=(threads,), implementations=()),
-        select(f"^{_LIMIT_SUITE}:", {}, False, SUITES),
+        select(f"^{_LIMITS}", {}, False, SUITES),
     )
     print(table.text(limits))
     if arguments.png is not None:

@@ -96,7 +96,11 @@ def read(path: Path) -> dict[str, Any]:
     ValueError
         If it holds something else.
     """
-    document = json.loads(path.read_text())
+    text = path.read_bytes()
+    try:
+        document = json.loads(text)
+    except ValueError:
+        document = None
     fields = {"schema_version": int, "machine": dict, "software": dict, "results": list}
     entry = {"problem", "threads", "entries", "limit"}
     if not (
