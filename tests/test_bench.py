@@ -1,5 +1,8 @@
 """Laws of the benchmark harness: problems, selection, workers, timing, tables."""
 
+import time
+from importlib.metadata import PackageNotFoundError
+
 import numpy as np
 import pytest
 from bench_fakes import doubling_suite
@@ -53,9 +56,21 @@ def test_problem_needs_are_positive_and_name_known_probes(text):
     ("text", "message"),
     [
         ("gemm:1x1x1:bf16", r"must be gemm:shape:dtype:out"),
-        ("gemm:1x1x1:bf17:f32", r"`dtype` must be one of f64, f32"),
+        ("gemm:1x1x1:bf17:f32", r"`dtype` must be one of f32, f16, bf16"),
+        ("cast:f32:bf17:64", r"`to` must be one of f64, f32"),
         ("gemm:axbxc:f32:f32", r"A size must be like 1000, 128K"),
         ("gem:1", r"A suite must be one of cast, grad, gemm"),
+        ("gemm:0x4x4:f32:f32", r"`shape` must be 3 size\(s\) of at least 1"),
+        ("gemm:64x64:f32:f32", r"`shape` must be 3 size\(s\).* such as 64x64x64"),
+        ("gemm:8x8x8:f64:f64", r"`dtype` must be one of f32, f16, bf16"),
+        ("cast:f32:bf16:0", r"`n` must be 1 size\(s\) of at least 1"),
+        ("grad:sum:f32:1x1", r"`op` must be one of all_finite, norms, unscale"),
+        ("optim:adamw:f64:1x64", r"`copy` must be one of none, bf16, f16"),
+        ("nn:gelu:f32:3x3", r"`op` must be one of relu, tanh, sigmoid, softmax"),
+        ("train:cnn:f32:8x8x8", r"`model` must be one of mlp"),
+        ("limits:write:64", r"`probe` must be one of fma_f32, .*read"),
+        ("limits:read:0", r"`n` must be 0 for a peak, and bytes for a stream"),
+        ("limits:fma_f32:64", r"`n` must be 0 for a peak, and bytes for a stream"),
     ],
 )
 def test_problem_string_that_says_nothing_is_refused(text, message):
@@ -112,6 +127,41 @@ def test_suite_registration_is_all_a_new_suite_needs(double):
     assert reply["amx"] is None
     assert answer(worker, {"do": "release", "key": "a"}) == {}
     assert "KeyError" in answer(worker, {"do": "check", "key": "a"})["error"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "calls"), [(8e-3, 4), (30e-3, 2)], ids=["three", "slow"]
+)
+def test_worker_warms_up_with_three_calls_unless_they_are_slow(double, seconds, calls):
+    times = []
+
+    def build(problem, data, threads):
+        def run():
+            times.append(time.perf_counter())
+            time.sleep(seconds)
+
+        return suite.Call(run, lambda: {})
+
+    double(mpcore=build)
+    worker = Worker("mpcore", 1)
+    ask = {"key": "a", "problem": "double:f32:4K", "implementation": "mpcore"}
+    answer(worker, {"do": "prepare", **ask})
+    answer(worker, {"do": "sample", "key": "a", "calls": 1})
+    assert len(times) == calls
+
+
+def test_worker_warms_up_until_threads_have_parted(double):
+    times = []
+
+    def build(problem, data, threads):
+        return suite.Call(lambda: times.append(time.perf_counter()), lambda: {})
+
+    double(mpcore=build)
+    worker = Worker("mpcore", 1)
+    ask = {"key": "a", "problem": "double:f32:4K", "implementation": "mpcore"}
+    answer(worker, {"do": "prepare", **ask})
+    answer(worker, {"do": "sample", "key": "a", "calls": 10})
+    assert times[-11] - times[0] > 4e-3  # The last ten are timed.
 
 
 def test_worker_reports_wrong_results_and_refusals(double):
@@ -212,6 +262,20 @@ def test_absence_names_what_is_missing_or_cripples(monkeypatch):
     assert peers.absence("gone") == "not installed (no-such-thing)"
 
 
+def test_mpcore_takes_part_although_no_distribution_is_installed(monkeypatch):
+    def version(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(peers, "version", version)
+    monkeypatch.setattr(peers, "_pool_sizes", dict)
+    assert peers.absence("numpy") == "not installed (numpy)"
+    threads = ops.get_num_threads()
+    for name in peers.OWN:
+        assert peers.absence(name) is None
+        reply = peers.start(name, threads)
+        assert reply == {"version": ops.version(), "threads": threads}
+
+
 def test_start_of_a_peer_with_other_threads_is_refused(monkeypatch):
     monkeypatch.setitem(peers.PEERS, "wide", peers.Peer("numpy", lambda threads: 64))
     with pytest.raises(peers.Refused, match=r"must run 1 thread.*numpy 64"):
@@ -223,12 +287,12 @@ def test_summary_is_of_the_samples():
     assert found["median"] == 3.0
     assert found["min"] == 1.0
     assert found["mad"] == 1.0
-    assert found["spread"] == pytest.approx((4.8 - 1.2) / 3)
+    assert found["spread"] == pytest.approx(np.hypot((4.8 - 1.2) / 3, 3.29 * 0.03))
     assert quantile([1.0, 2.0], 0.5) == 1.5
 
 
 def test_samples_of_slow_amx_phases_are_dropped():
-    samples = [Sample(1.0, 100.0), Sample(2.0, 79.0), Sample(3.0, 81.0), Sample(4.0)]
+    samples = [Sample(1.0, 100.0), Sample(2.0, 59.0), Sample(3.0, 61.0), Sample(4.0)]
     kept = at_full_rate(samples, 100.0)
     assert [s.seconds for s in kept] == [1.0, 3.0, 4.0]
 
@@ -243,14 +307,39 @@ def test_disturbed_sample_is_taken_again_and_then_marked(monkeypatch):
             waited = 0.0 if self.asked > self.clean_after else 0.005
             return {"wall": 0.01, "cpu": 0.02, "waited": waited, "amx": None}
 
-    monkeypatch.setattr(timing, "wait_until_quiet", lambda: True)
-    fake = Fake()
+    monkeypatch.setattr(timing, "running_processes", lambda: 1)
+    fake, quiet = Fake(), timing.Quiet()
     fake.clean_after = 2
-    assert timing.take(fake, "k", 2, False) == Sample(0.005)
+    assert timing.take(fake, "k", 2, False, quiet) == Sample(0.005)
     assert fake.asked == 3
     fake.asked, fake.clean_after = 0, 99
-    assert timing.take(fake, "k", 2, False) == Sample(0.005, None, True)
+    assert timing.take(fake, "k", 2, False, quiet) == Sample(0.005, None, True)
+    assert fake.asked == 4
     fake.threads = 1  # CPU time, once.
     fake.asked = 0
-    assert timing.take(fake, "k", 2, False) == Sample(0.01)
+    assert timing.take(fake, "k", 2, False, quiet) == Sample(0.01)
     assert fake.asked == 1
+
+
+def test_waiting_for_a_quiet_machine_ends_when_the_patience_of_a_run_is_over(
+    monkeypatch,
+):
+    class Clock:
+        now = 0.0
+
+        def sleep(self, seconds):
+            self.now += seconds
+
+        def perf_counter(self):
+            return self.now
+
+    clock = Clock()
+    monkeypatch.setattr(timing, "time", clock)
+    monkeypatch.setattr(timing, "running_processes", lambda: 2)
+    quiet = timing.Quiet()
+    quiet.wait()
+    assert clock.now == pytest.approx(0.2, abs=2e-3)
+    for _ in range(200):
+        quiet.wait()
+    assert clock.now == pytest.approx(15, abs=0.2)
+    assert quiet.is_hopeless

@@ -58,6 +58,43 @@ def test_compare_a_machine_that_slowed_down_is_no_regression(tmp_path):
     assert all(c.ratio == pytest.approx(1.3) for c in compare.changes(before, after))
 
 
+def test_compare_takes_the_fastest_sample_of_a_pass(tmp_path):
+    before, after = document(0, problems=1), document(0, problems=1)
+    for one in after["results"][0]["entries"][0]["samples"]:
+        one[one.index(max(one))] *= 3
+        one.append(max(one))
+    (change,) = compare.changes(before, after)
+    assert change.ratio == 1
+
+
+def test_compare_of_too_few_or_disturbed_passes_cannot_tell(tmp_path, capsys):
+    before = document(0, problems=4)
+    after = slowed(before, 2.0, range(4))
+    few, disturbed, emptied, _ = (r["entries"][0] for r in after["results"])
+    few["samples"] = few["samples"][:2]
+    disturbed["disturbed"] = 1
+    emptied["samples"] = [[], *emptied["samples"][:2], []]
+    paths = files(tmp_path, before, after)
+    assert command.main(["compare", *paths, "--fail-above", "10%"]) == 1
+    out = capsys.readouterr().out
+    assert out.count("  cannot tell\n") == 3
+    assert "1 of 4 slower" in out
+
+
+@pytest.mark.parametrize(
+    ("chances", "kept"),
+    [
+        ([0.15], [0]),
+        ([0.05, 0.9, 0.001], [2, 0]),
+        ([0.07, 0.08, 0.9], []),
+        ([0.06, 0.09, 0.5], [0, 1]),
+    ],
+)
+def test_compare_looks_at_many_problems_by_the_procedure_of_holm(chances, kept):
+    found = list(range(len(chances)))  # What is judged does not matter.
+    assert compare._certain(found, chances) == kept
+
+
 def test_compare_a_faster_run_is_called_so(tmp_path, capsys):
     before = document(0)
     paths = files(tmp_path, before, slowed(before, 0.5, [3]))
@@ -108,7 +145,9 @@ def test_compare_malformed_threshold_is_refused(text):
     assert exit_.value.code == 2
 
 
-@pytest.mark.parametrize("text", ["[]", "null", "{}", '{"schema_version": 1}'])
+@pytest.mark.parametrize(
+    "text", ["[]", "null", "{}", '{"schema_version": 1}', "no JSON", ""]
+)
 @pytest.mark.parametrize("arguments", [["compare"], ["roofline"]], ids=lambda a: a[0])
 def test_json_that_is_no_result_is_refused(text, arguments, tmp_path, capsys):
     paths = files(tmp_path, document(0), document(1))

@@ -36,6 +36,16 @@ def test_png_of_bars_and_roofline_are_pictures(tmp_path):
         assert len(data) > 5000
 
 
+def test_roofs_of_a_machine_look_different():
+    peaks = {"FMA": 200.0, "VDPBF16PS": 100.0, "AMX": 3000.0}
+    places = ("L1", "L2", "memory")
+    kinds = ("read", "negate", "copy", "triad", "update")
+    streams = {f"{p} {k}": 10.0 for p in places for k in kinds}
+    looks = [(color, style) for *_, color, style in plot._lines(peaks, streams)]
+    assert len(looks) == 18
+    assert len(set(looks)) == 18
+
+
 def test_png_of_nothing_is_refused(tmp_path):
     pytest.importorskip("matplotlib")
     with pytest.raises(ValueError, match="at least one problem"):

@@ -12,8 +12,9 @@ from bench_fakes import document
 
 from mpcore import cli, ops
 from mpcore.bench import command, machine, report, table
-from mpcore.bench.run import Run, Settings
-from mpcore.bench.suite import get_suite
+from mpcore.bench.run import Measurement, Run, Settings
+from mpcore.bench.suite import get_suite, parse
+from mpcore.bench.timing import Sample
 
 
 def small_run(problems, implementations=("mpcore", "numpy"), **settings):
@@ -61,8 +62,40 @@ def test_document_has_rate_share_and_ratio_of_each_implementation(small):
     assert entries["numpy"]["times_slower_than_mpcore"] == pytest.approx(
         entries["numpy"]["seconds"]["median"] / median
     )
-    assert [len(one) for one in mine["samples"]] == [4, 4]
+    assert [len(one) for one in mine["samples"]] == [6, 6]
+    assert [len(one) for one in entries["numpy"]["samples"]] == [2, 2]
     assert entries["mpcore@scalar"]["rate"] > 0
+
+
+def test_run_measures_mpcore_in_a_new_process_in_each_pass():
+    run = Run(Settings((1,), 3, 1, 1e-4, ("mpcore", "numpy")), False, False)
+    pids = {"mpcore": set(), "limits": set(), "numpy": set()}
+
+    def progress(problem, threads):
+        for name, seen in pids.items():
+            seen.add(run._processes[name, threads]._process.pid)
+
+    try:
+        run.measure(["cast:f32:f16:4K", "cast:f32:f16:8K"], progress)
+    finally:
+        run.close()
+    assert {name: len(seen) for name, seen in pids.items()} == {
+        **{"mpcore": 3, "limits": 3, "numpy": 1},
+    }
+
+
+def test_samples_of_slow_phases_and_disturbed_ones_are_in_no_pass():
+    problem = parse("gemm:8x8x8:bf16:bf16")
+    passes = [[Sample(1.0, 100.0), Sample(3.0, 50.0)], [Sample(2.0, 100.0, True)]]
+    fast = [[Sample(t, 100.0)] for t in (1.1, 1.2)]
+    measured = Measurement(problem, 1, "mpcore", "implementation", 1.0, passes + fast)
+    entry = report._entry(measured, "GFLOP/s", 100.0)
+    assert entry["samples"] == [[1.0], [], [1.1], [1.2]]
+    assert (entry["dropped"], entry["disturbed"]) == (2, 0)
+    measured.passes = passes
+    entry = report._entry(measured, "GFLOP/s", 100.0)
+    assert entry["samples"] == [[1.0, 3.0], [2.0]]
+    assert (entry["dropped"], entry["disturbed"]) == (0, 1)
 
 
 def test_document_lists_missing_peers(small):
@@ -92,8 +125,8 @@ def test_table_names_rate_share_and_bottleneck(small):
     ("of_limit", "call", "word"),
     [
         (0.95, 0.1, "memory read"),
-        (0.1, 0.95, "call"),
-        (0.4, 0.4, "call + memory read"),
+        (0.1, 0.95, "call 95%"),
+        (0.4, 0.4, "call 40% + memory read"),
         (0.3, 0.1, "kernel, then memory read"),
     ],
 )
@@ -146,6 +179,45 @@ def test_bench_list_and_wrong_requests(capsys):
     assert "must be gemm:shape" in capsys.readouterr().err
     assert command.main(["run", "-k", "cast", "--axis", "isa=avx9"]) == 2
     assert "`isa` must be among" in capsys.readouterr().err
+    assert command.main(["run", "-k", "cast", "--axis", "impl=mpcore@avx9"]) == 2
+    assert "`isa` must be among" in capsys.readouterr().err
+    assert command.main(["run", "-k", "cast", "--axis", "impl=torch@avx2"]) == 2
+    assert "`impl` must be among" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("problem", "file", "message"),
+    [
+        ("cast:f32:f16:1K", "x.pdf", "`--png` must end in .png"),
+        ("limits:read:64K", "x.png", "`--png` needs a problem besides the limits"),
+    ],
+)
+def test_bench_picture_that_cannot_be_drawn_is_refused_at_once(
+    problem, file, message, tmp_path, monkeypatch, capsys
+):
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(command, "measure", lambda settings, problems: 1 / 0)
+    arguments = ["run", problem, "--force", "--png", str(tmp_path / file)]
+    assert command.main(arguments) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / file).exists()
+
+
+@pytest.mark.parametrize("option", ["json", "csv", "markdown", "png"])
+@pytest.mark.parametrize("path", ["gone/x", ".", "/proc/x"])
+def test_bench_output_that_cannot_be_written_is_refused_at_once(
+    option, path, tmp_path, monkeypatch, capsys
+):
+    def measure(settings, problems):
+        raise AssertionError("this took its time")
+
+    monkeypatch.setattr(command, "measure", measure)
+    arguments = [f"--{option}", str(tmp_path / path)]
+    assert command.main(["run", "cast:f32:f16:1", "--force", *arguments]) == 2
+    message = f"`--{option}` must be a file that can be written. Received:"
+    assert message in capsys.readouterr().err
+    if option == "png":
+        assert command.main(["roofline", *arguments]) == 2
 
 
 def test_bench_run_wrong_mpcore_ends_with_code_1(monkeypatch, capsys):

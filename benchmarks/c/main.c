@@ -87,53 +87,92 @@ static void print_row(const Problem* problem, const Measured* m) {
   printf("%-28s %9.4g %-8s %5.0f%% %9.4g %5.0f%%  %s\n", problem->text,
          problem->amount / s->median * 1e-9, problem->unit, 100 * s->spread, limit, 100 * share,
          bottleneck);
-  fflush(stdout);
 }
 
-/* 0: right; 1: wrong; 2: it could not be measured. */
-static int run_problem(const Problem* problem, mpcore_context* ctx, const Options* o, FILE* json,
-                       int is_first) {
-  Measured m;
-  memset(&m, 0, sizeof m);
-  const int right = work_is_right(problem, ctx);
-  if (!right)
-    printf("%-28s WRONG\n", problem->text);
-  else if (measure(problem, ctx, &o->settings, &m) != MPCORE_OK) {
-    fprintf(stderr, "mpcore_bench: %s: %s\n", problem->text, mpcore_last_error());
-    return 2;
-  } else {
-    print_row(problem, &m);
+/* All that is known about one problem. */
+typedef struct {
+  Problem problem;
+  int right;
+  Measured measured;
+} Result;
+
+/* Goes through the list once for each pass. 0: all right; 1: some are wrong; 2: it could not be
+   measured. */
+static int measure_all(Result* results, int count, mpcore_context* ctx, const Settings* settings) {
+  int worst = 0;
+  for (int i = 0; i < count; ++i) {
+    results[i].right = work_is_right(&results[i].problem, ctx);
+    if (!results[i].right) worst = 1;
   }
-  if (json != NULL) report_result(json, problem, &m, right, &o->settings, is_first);
-  return right ? 0 : 1;
+  for (int pass = 0; pass < settings->passes; ++pass) {
+    for (int i = 0; i < count; ++i) {
+      Result* r = &results[i];
+      if (r->right && measure_pass(&r->problem, ctx, settings, pass, &r->measured) != MPCORE_OK) {
+        fprintf(stderr, "mpcore_bench: %s: %s\n", r->problem.text, mpcore_last_error());
+        return 2;
+      }
+    }
+  }
+  return worst;
+}
+
+static void report_all(Result* results, int count, const Options* o, FILE* json) {
+  double best = 0, rate;
+  for (int i = 0; i < count; ++i)
+    if ((rate = best_amx_rate(&results[i].measured)) > best) best = rate;
+  printf("%-28s %9s %-8s %6s %9s %6s  %s\n", "problem", "rate", "", "spread", "limit", "share",
+         "bottleneck");
+  for (int i = 0; i < count; ++i) {
+    Result* r = &results[i];
+    if (r->right) conclude(&r->measured, best);
+    if (r->right)
+      print_row(&r->problem, &r->measured);
+    else
+      printf("%-28s WRONG\n", r->problem.text);
+    if (json != NULL)
+      report_result(json, &r->problem, &r->measured, r->right, &o->settings, i == 0);
+  }
+  if (json != NULL) report_end(json);
 }
 
 static int run_all(mpcore_context* ctx, const Options* o, FILE* json) {
-  int worst = 0, done = 0;
-  printf("%-28s %9s %-8s %6s %9s %6s  %s\n", "problem", "rate", "", "spread", "limit", "share",
-         "bottleneck");
-  if (json != NULL) report_begin(json, ctx, &o->settings);
-  for (int i = 0; i < problem_count() && worst < 2; ++i) {
-    const Problem problem = problem_at(i);
-    if (!selected(&problem, o)) continue;
-    const int code = run_problem(&problem, ctx, o, json, done++ == 0);
-    if (code > worst) worst = code;
+  Result* results = calloc((size_t)problem_count(), sizeof *results);
+  int count = 0;
+  if (results == NULL) {
+    fprintf(stderr, "mpcore_bench: out of memory\n");
+    return 2;
   }
-  if (json != NULL) report_end(json);
-  if (done > 0) return worst;
-  fprintf(stderr, "mpcore_bench: --filter must match a problem (got %s)\n", o->filter);
-  return 2;
+  for (int i = 0; i < problem_count(); ++i) {
+    const Problem problem = problem_at(i);
+    if (selected(&problem, o)) results[count++].problem = problem;
+  }
+  int code = 2;
+  if (count == 0) {
+    fprintf(stderr, "mpcore_bench: --filter must match a problem (got %s)\n", o->filter);
+  } else {
+    if (json != NULL) report_begin(json, ctx, &o->settings);
+    code = measure_all(results, count, ctx, &o->settings);
+    if (code < 2) report_all(results, count, o, json);
+  }
+  free(results);
+  return code;
 }
 
-static int run(const Options* o) {
+/* NULL, with the reason in mpcore_last_error(), if there is no such level. */
+static mpcore_context* new_context(int threads, const char* isa) {
   mpcore_context_options options;
   mpcore_context* ctx = NULL;
-  FILE* json = NULL;
   memset(&options, 0, sizeof options);
   options.struct_size = sizeof options;
-  options.num_threads = o->settings.threads;
-  options.isa = o->isa;
-  if (mpcore_context_create(&options, &ctx) != MPCORE_OK) {
+  options.num_threads = threads;
+  options.isa = isa;
+  return mpcore_context_create(&options, &ctx) == MPCORE_OK ? ctx : NULL;
+}
+
+static int run(Options* o) {
+  FILE* json = NULL;
+  mpcore_context* ctx = new_context(o->settings.threads, o->isa);
+  if (ctx == NULL) {
     fprintf(stderr, "mpcore_bench: %s\n", mpcore_last_error());
     return 2;
   }
@@ -142,17 +181,20 @@ static int run(const Options* o) {
     mpcore_context_destroy(ctx);
     return 2;
   }
+  o->settings.amx = new_context(1, "amx"); /* NULL: this CPU has none. */
   int code = run_all(ctx, o, json);
   if (json != NULL && fclose(json) != 0) {
     perror(o->json);
     code = 2;
   }
+  if (json != NULL && code == 2) remove(o->json); /* It is not whole. */
+  mpcore_context_destroy(o->settings.amx);
   mpcore_context_destroy(ctx);
   return code;
 }
 
 int main(int argc, char** argv) {
-  Options o = {{5, 2, 2e-3, 1}, NULL, NULL, NULL, 0};
+  Options o = {{5, 3, 2e-3, 1, NULL}, NULL, NULL, NULL, 0};
   const int code = parse(argc, argv, &o);
   if (code != 0) return code - 1;
   if (!o.list) return run(&o);

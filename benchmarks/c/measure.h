@@ -12,7 +12,14 @@ typedef struct {
   int passes, rounds;
   double least; /* seconds of a sample */
   int threads;
+  mpcore_context* amx; /* of one thread, to look at the AMX unit; NULL: there is none */
 } Settings;
+
+typedef struct {
+  double seconds; /* of a call */
+  double amx;     /* rate of the bare AMX loop around it; 0: not looked at */
+  int pass, disturbed;
+} Sample;
 
 typedef struct {
   double median, p5, p95, min, mad, spread;
@@ -23,22 +30,29 @@ typedef struct {
   char name[48];
   int64_t calls;
   double amount; /* of one call */
-  int samples;
-  double seconds[kMostSamples];
+  int samples, dropped;
+  Sample sample[kMostSamples];
   Summary summary;
 } Timed;
 
+/* A problem and the limits that this machine has. Begins as zeros. */
 typedef struct {
   Timed mpcore;
-  int limits; /* that this machine has */
+  int limits;
   Timed limit[kMostLimits];
   const Limit* which[kMostLimits];
   int best; /* the limit that allows the least time; -1: none */
 } Measured;
 
-/* Times a problem and its limits in turns. */
-mpcore_status measure(const Problem* problem, mpcore_context* ctx, const Settings* settings,
-                      Measured* out);
+/* Times a problem and its limits in turns, in memory of their own, for one more pass. */
+mpcore_status measure_pass(const Problem* problem, mpcore_context* ctx, const Settings* settings,
+                           int pass, Measured* m);
+
+/* The best rate of the AMX unit seen around any sample. */
+double best_amx_rate(const Measured* m);
+
+/* Drops samples of slow AMX phases, and sums up the others. */
+void conclude(Measured* m, double best_amx);
 
 /* "memory read", "L2 copy", "AMX". */
 void name_limit(const Limit* limit, char* out, int size);

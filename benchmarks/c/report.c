@@ -150,22 +150,32 @@ void report_begin(FILE* out, mpcore_context* ctx, const Settings* settings) {
   load_before = load_now();
 }
 
+/* One list for each pass. */
+static void put_samples(FILE* out, const Timed* timed, int passes) {
+  fprintf(out, "\"samples\": [");
+  for (int pass = 0, i = 0; pass < passes; ++pass) {
+    fprintf(out, "%s[", pass > 0 ? ", " : "");
+    for (int first = i; i < timed->samples && timed->sample[i].pass == pass; ++i)
+      fprintf(out, "%s%.9g", i > first ? ", " : "", timed->sample[i].seconds);
+    fprintf(out, "]");
+  }
+  fprintf(out, "]");
+}
+
 static void put_timed(FILE* out, const Timed* timed, const char* kind, const char* unit,
                       int passes) {
   const Summary* s = &timed->summary;
-  const int rounds = timed->samples / passes;
+  int disturbed = 0;
+  for (int i = 0; i < timed->samples; ++i) disturbed += timed->sample[i].disturbed;
   fprintf(out, "{");
   put_pair(out, "name", timed->name);
   fprintf(out,
           ", \"kind\": \"%s\", \"unit\": \"%s\", \"rate\": %.9g, \"calls_per_sample\": %" PRId64
-          ", \"dropped\": 0, \"disturbed\": 0,\n   \"seconds\": {\"median\": %.9g, \"p5\": %.9g, "
-          "\"p95\": %.9g, \"min\": %.9g, \"mad\": %.9g, \"spread\": %.9g},\n   \"samples\": [",
-          kind, unit, timed->amount / s->median * 1e-9, timed->calls, s->median, s->p5, s->p95,
-          s->min, s->mad, s->spread);
-  for (int i = 0; i < timed->samples; ++i)
-    fprintf(out, "%s%.9g%s", i % rounds == 0 ? (i > 0 ? ", [" : "[") : ", ", timed->seconds[i],
-            i % rounds == rounds - 1 ? "]" : "");
-  fprintf(out, "]");
+          ", \"dropped\": %d, \"disturbed\": %d,\n   \"seconds\": {\"median\": %.9g, \"p5\": %.9g, "
+          "\"p95\": %.9g, \"min\": %.9g, \"mad\": %.9g, \"spread\": %.9g},\n   ",
+          kind, unit, timed->amount / s->median * 1e-9, timed->calls, timed->dropped, disturbed,
+          s->median, s->p5, s->p95, s->min, s->mad, s->spread);
+  put_samples(out, timed, passes);
 }
 
 static void put_bound(FILE* out, const Measured* m, int i, const Problem* problem, int with_rate) {

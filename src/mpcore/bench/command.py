@@ -17,7 +17,8 @@ from mpcore.bench.run import Run, Settings
 from mpcore.bench.selection import RUN_AXES, parse_axis, select
 from mpcore.bench.suite import SUITES, get_suite, parse
 
-_LIMIT_SUITE = "limits"
+_LIMITS = "limits:"
+_OUTPUTS = ("json", "csv", "markdown", "png")
 
 
 def _positive(text: str) -> int:
@@ -44,9 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _add_selection(run)
     run.add_argument("--no-peers", action="store_true", help="mpcore and limits only")
-    run.add_argument("--passes", type=_positive, default=4, help="default: 4")
+    run.add_argument("--passes", type=_positive, default=5, help="default: 5")
     run.add_argument(
-        "--rounds", type=_positive, help="samples per pass; default: 2, full 3"
+        "--rounds",
+        type=_positive,
+        default=1,
+        help="samples per pass, three of mpcore in each; default: 1",
     )
     run.add_argument(
         "--min-ms",
@@ -55,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="least time of a sample; default: 2",
     )
     run.add_argument("--seed", type=int, default=0, help="of the random order")
-    for option in ("json", "csv", "markdown", "png"):
+    for option in _OUTPUTS:
         run.add_argument(f"--{option}", type=Path, metavar="FILE")
     run.add_argument("--force", action="store_true", help="run a debug build as well")
     run.set_defaults(act=_run)
@@ -161,20 +165,21 @@ def _implementations(
 ) -> tuple[str, ...]:
     known = [name for name in peers.PEERS if name != "limits"]
     chosen = list(axes.get("impl", ["mpcore"] if arguments.no_peers else known))
-    unknown = {name.partition("@")[0] for name in chosen} - set(known)
+    levels = list(axes.get("isa", ()))
+    levels += [n.partition("@")[2] for n in chosen if n.startswith("mpcore@")]
+    unknown = {n for n in chosen if n not in known and not n.startswith("mpcore@")}
     if unknown:
         raise ValueError(
             f"`impl` must be among {', '.join(known)}. "
             f"Received: {', '.join(sorted(unknown))}"
         )
-    levels = axes.get("isa", ())
     absent = set(levels) - set(ops.available_isas())
     if absent:
         raise ValueError(
             f"`isa` must be among {', '.join(ops.available_isas())}. "
             f"Received: {', '.join(sorted(absent))}"
         )
-    return (*chosen, *(f"mpcore@{level}" for level in levels))
+    return (*chosen, *(f"mpcore@{level}" for level in axes.get("isa", ())))
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:
@@ -182,7 +187,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     return Settings(
         threads=_thread_counts(axes),
         passes=arguments.passes,
-        rounds=arguments.rounds or (3 if arguments.full else 2),
+        rounds=arguments.rounds,
         least=arguments.min_ms * 1e-3,
         implementations=_implementations(arguments, axes),
         seed=arguments.seed,
@@ -213,6 +218,28 @@ def measure(settings: Settings, problems: Sequence[str]) -> dict[str, Any]:
             runner.close()
 
 
+def _require_writable(arguments: argparse.Namespace) -> None:
+    """Refuse outputs that cannot be written, before anything is measured."""
+    for option in _OUTPUTS:
+        path = getattr(arguments, option, None)
+        if path is None:
+            continue
+        is_new = not path.exists()
+        try:
+            path.open("ab").close()
+        except OSError as error:
+            raise ValueError(
+                f"`--{option}` must be a file that can be written. "
+                f"Received: {path} ({error.strerror})"
+            ) from None
+        if is_new:
+            path.unlink()
+    if arguments.png is not None:
+        plot.require_matplotlib()
+        if arguments.png.suffix != ".png":
+            raise ValueError(f"`--png` must end in .png. Received: {arguments.png}")
+
+
 def _run(arguments: argparse.Namespace) -> int:
     build = ops.build_info()
     if build["type"] != "Release" and not arguments.force:
@@ -220,9 +247,11 @@ def _run(arguments: argparse.Namespace) -> int:
             "Only a Release build is worth measuring (--force measures any). "
             f"Received: a {build['type'] or 'nameless'} build"
         )
-    if arguments.png is not None:
-        plot.require_matplotlib()
-    document = measure(_settings(arguments), _problems(arguments))
+    _require_writable(arguments)
+    settings, problems = _settings(arguments), _problems(arguments)
+    if arguments.png is not None and all(p.startswith(_LIMITS) for p in problems):
+        raise ValueError("`--png` needs a problem besides the limits. See `roofline`.")
+    document = measure(settings, problems)
     print(table.text(document))
     if arguments.json is not None:
         arguments.json.write_text(json.dumps(document, indent=1) + "\n")
@@ -251,17 +280,16 @@ def _compare(arguments: argparse.Namespace) -> int:
     print(compare.text(changes, arguments.fail_above))
     if arguments.fail_above is None:
         return 0
-    return 1 if any(c.is_slower_by(arguments.fail_above) for c in changes) else 0
+    return 1 if compare.slower(changes, arguments.fail_above) else 0
 
 
 def _roofline(arguments: argparse.Namespace) -> int:
-    if arguments.png is not None:
-        plot.require_matplotlib()
+    _require_writable(arguments)
     results = compare.read(arguments.results) if arguments.results else {}
     threads = arguments.threads or ops.get_num_threads()
     limits = measure(
         Settings(threads=(threads,), implementations=()),
-        select(f"^{_LIMIT_SUITE}:", {}, False, SUITES),
+        select(f"^{_LIMITS}", {}, False, SUITES),
     )
     print(table.text(limits))
     if arguments.png is not None:

@@ -2,17 +2,18 @@
 
 import argparse
 import json
-import random
-import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mpcore.bench.timing import quantile
+import numpy as np
 
-_RESAMPLES = 1000
-_CONFIDENCE = 0.95
+from mpcore.bench.timing import BETWEEN_RUNS
+
+_RESAMPLES = 20_000
+_ERROR = 0.2  # Chance of calling anything changed if nothing is; `threshold` cuts most.
+_FEWEST = 3  # Passes that tell how much passes differ.
 _SAME = (
     ("machine", "cpu"),
     ("machine", "usable_cpus"),
@@ -39,10 +40,13 @@ class Change:
     Attributes
     ----------
     ratio, low, high : float
-        Of the medians, with the ends of its confidence interval.
-    of_machine : float
-        How much the limit of the problem became slower meanwhile, for certain: the
-        lower end of its interval, at least 1.
+        Of the times, with the ends of its 95 % interval.
+    lost, won : float
+        How much slower and how much faster the limits with as many threads became
+        meanwhile: three quarters of them less than that. At least and at most 1.
+    not_slower, not_faster : float
+        Shares of the resamples that say so, of the kernel by itself; both 1 if nobody
+        can tell.
     """
 
     problem: str
@@ -51,20 +55,35 @@ class Change:
     ratio: float
     low: float
     high: float
-    of_machine: float
+    lost: float
+    won: float
+    not_slower: float
+    not_faster: float
 
-    def is_slower_by(self, threshold: float) -> bool:
-        """Tell whether it is slower than that, certainly slower, and by itself.
 
-        The estimate, without what the machine certainly became slower by, must exceed
-        the threshold, and the whole interval half of it.
-        """
-        alone = self.ratio / self.of_machine
-        return alone > 1 + threshold and self.low > 1 + threshold / 2
+def slower(found: Sequence[Change], threshold: float) -> list[Change]:
+    """Return what is slower for certain, and by more than `threshold` by itself.
 
-    def is_faster(self) -> bool:
-        """Tell whether it is faster for certain."""
-        return self.high < 1
+    By itself: without what the machine became slower by.
+    """
+    certain = _certain(found, [c.not_slower for c in found])
+    return [c for c in certain if c.ratio / c.lost > 1 + threshold]
+
+
+def faster(found: Sequence[Change], threshold: float) -> list[Change]:
+    """Return what is faster, in the same way."""
+    certain = _certain(found, [c.not_faster for c in found])
+    return [c for c in certain if c.won / c.ratio > 1 + threshold]
+
+
+def _certain(found: Sequence[Change], chances: Sequence[float]) -> list[Change]:
+    """Return what stands although so many were looked at, by Holm's procedure."""
+    certain = []
+    for done, i in enumerate(sorted(range(len(found)), key=lambda i: chances[i])):
+        if chances[i] > _ERROR / (len(found) - done):
+            break
+        certain.append(found[i])
+    return certain
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -77,7 +96,11 @@ def read(path: Path) -> dict[str, Any]:
     ValueError
         If it holds something else.
     """
-    document = json.loads(path.read_text())
+    text = path.read_bytes()
+    try:
+        document = json.loads(text)
+    except ValueError:
+        document = None
     fields = {"schema_version": int, "machine": dict, "software": dict, "results": list}
     entry = {"problem", "threads", "entries", "limit"}
     if not (
@@ -123,97 +146,121 @@ def changes(before: dict[str, Any], after: dict[str, Any]) -> list[Change]:
         If they have nothing in common.
     """
     old, new = _timed(before), _timed(after)
-    common = [key for key in old if key in new]
+    machine = _change_of_machine(old, new)
+    common = [k for k in old if k in new and old[k].kind == "implementation"]
     if not common:
         raise ValueError("The files must have a problem in common. They have none.")
-    return [_change(key, old[key], new[key]) for key in common]
+    return [_change(k, old[k], new[k], *machine.get(k[1], (0.0, 0.0))) for k in common]
 
 
 @dataclass(frozen=True)
 class _Timed:
-    passes: list[list[float]]
-    limit: list[list[float]]  # The same of its limit; empty: not known.
+    """Logarithms of the fastest sample of each pass: what disturbs makes slower."""
+
+    kind: str
+    passes: np.ndarray
+    is_doubtful: bool
 
 
-def _timed(document: dict[str, Any]) -> dict[tuple[str, int, str], _Timed]:
+Key = tuple[str, int, str]
+"""Problem, threads, and name of what was timed."""
+
+
+def _timed(document: dict[str, Any]) -> dict[Key, _Timed]:
+    """Return what was timed of mpcore, and the limits."""
     found = {}
     for result in document["results"]:
-        samples = {e["name"]: e.get("samples", []) for e in result["entries"]}
-        limit = samples.get((result["limit"] or {}).get("probe"), [])
         for entry in result["entries"]:
-            is_mine = entry["name"].partition("@")[0] == "mpcore"
-            if is_mine and entry["kind"] == "implementation" and "samples" in entry:
+            kind, owner = entry["kind"], entry["name"].partition("@")[0]
+            if "samples" in entry and (kind == "limit" or owner == "mpcore"):
+                passes = np.log([min(one) for one in entry["samples"] if one])
+                is_doubtful = passes.size < _FEWEST or entry.get("disturbed", 0) > 0
                 key = (result["problem"], result["threads"], entry["name"])
-                found[key] = _Timed(_filled(entry["samples"]), _filled(limit))
+                found[key] = _Timed(kind, passes, is_doubtful)
     return found
 
 
-def _change(key: tuple[str, int, str], old: _Timed, new: _Timed) -> Change:
-    low, high = _interval(old.passes, new.passes)
-    of_machine = 1.0
-    if old.limit and new.limit:
-        of_machine = max(1.0, _interval(old.limit, new.limit)[0])
+def _change_of_machine(
+    old: Mapping[Key, _Timed], new: Mapping[Key, _Timed]
+) -> dict[int, tuple[float, float]]:
+    """Return what three quarters of the limits lost, and won, less than.
+
+    By number of threads, as logarithms. Limits are the same code in both files. Their
+    quartiles: what waits for itself loses more than the median limit does when the
+    machine gets slower.
+    """
+    shifts: dict[int, list[float]] = {}
+    for key in old:
+        if key in new and old[key].kind == "limit":
+            shift = float(_typical(new[key].passes) - _typical(old[key].passes))
+            shifts.setdefault(key[1], []).append(shift)
+    return {
+        threads: (
+            max(0.0, float(np.quantile(x, 0.75))),
+            min(0.0, float(np.quantile(x, 0.25))),
+        )
+        for threads, x in shifts.items()
+    }
+
+
+def _change(key: Key, old: _Timed, new: _Timed, lost: float, won: float) -> Change:
+    ratios = _resampled(old.passes, new.passes)
+    is_doubtful = old.is_doubtful or new.is_doubtful
+    low, high = np.exp(np.quantile(ratios, (0.025, 0.975)))
     return Change(
         *key,
-        ratio=_median(new.passes) / _median(old.passes),
-        low=low,
-        high=high,
-        of_machine=of_machine,
+        ratio=float(np.exp(_typical(new.passes) - _typical(old.passes))),
+        low=float(low),
+        high=float(high),
+        lost=float(np.exp(lost)),
+        won=float(np.exp(won)),
+        not_slower=1.0 if is_doubtful else float(np.mean(ratios <= lost)),
+        not_faster=1.0 if is_doubtful else float(np.mean(ratios >= won)),
     )
 
 
-def _filled(passes: list[list[float]]) -> list[list[float]]:
-    return [one for one in passes if one]
+def _typical(passes: np.ndarray) -> np.ndarray:
+    """Return the mean of the faster half: of the passes that nothing disturbed."""
+    half = (passes.shape[-1] + 1) // 2
+    return np.asarray(np.sort(passes)[..., :half].mean(axis=-1))
 
 
-def _interval(
-    old: Sequence[Sequence[float]], new: Sequence[Sequence[float]]
-) -> tuple[float, float]:
-    """Return the confidence interval of the ratio of two medians."""
-    generator = random.Random(0)
-    ratios = [
-        _resampled(new, generator) / _resampled(old, generator)
-        for _ in range(_RESAMPLES)
-    ]
-    return quantile(ratios, (1 - _CONFIDENCE) / 2), quantile(
-        ratios, (1 + _CONFIDENCE) / 2
-    )
+def _resampled(old: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """Return the logarithm of the ratio of times, of passes drawn at random.
 
-
-def _median(passes: Sequence[Sequence[float]]) -> float:
-    return statistics.median(x for one in passes for x in one)
-
-
-def _resampled(passes: Sequence[Sequence[float]], generator: random.Random) -> float:
-    """Return the median of passes drawn at random, and of samples drawn in each.
-
-    Samples of one pass are alike: drawing passes too lets the interval be as wide as
-    the machine's moods make it.
+    What passes of one run cannot show is added: how much runs differ by themselves.
     """
-    drawn = generator.choices(passes, k=len(passes))
-    return _median([generator.choices(one, k=len(one)) for one in drawn])
+    generator = np.random.default_rng(0)
+    drawn = [
+        _typical(x[generator.integers(x.size, size=(_RESAMPLES, x.size))])
+        for x in (new, old)
+    ]
+    noise = generator.normal(0.0, BETWEEN_RUNS, _RESAMPLES)
+    return np.asarray(drawn[0] - drawn[1] + noise)
 
 
 def text(found: Sequence[Change], threshold: float | None) -> str:
     """Return a line for each change, the slowest first, and a verdict."""
-    limit = threshold if threshold is not None else 0.0
+    least = threshold if threshold is not None else 0.0
+    marks = dict.fromkeys(faster(found, least), "  faster")
+    marks |= dict.fromkeys(slower(found, least), "  SLOWER")
     width = max(len(c.problem) for c in found)
-    lines = [f"{'problem':<{width}}  thr  {'time':>7}  {'95% interval':>15}  limit"]
+    lines = [f"{'problem':<{width}}  thr  {'time':>7}  {'95% interval':>15}  machine"]
     for c in sorted(found, key=lambda c: -c.ratio):
-        mark = ""
-        if c.is_slower_by(limit):
-            mark = "  SLOWER"
-        elif c.is_faster():
-            mark = "  faster"
+        is_doubtful = c.not_slower == c.not_faster == 1
+        mark = "  cannot tell" if is_doubtful else marks.get(c, "")
         level = c.name.partition("@")[2]
         lines.append(
             f"{c.problem:<{width}}  {c.threads:>3}  {c.ratio:>6.3f}x  "
-            f"{c.low:>6.3f} .. {c.high:<5.3f}  {c.of_machine:.3f}x{mark}"
+            f"{c.low:>6.3f} .. {c.high:<5.3f}  {c.won:.2f}-{c.lost:.2f}{mark}"
             f"{f'  ({level})' if level else ''}"
         )
-    slower = sum(c.is_slower_by(limit) for c in found)
-    lines.append(
-        f"{slower} of {len(found)} slower by more than {100 * limit:g}% "
-        "(time: after / before; limit: what the machine certainly lost meanwhile)"
+    count = len(slower(found, least))
+    return "\n".join(
+        [
+            *lines,
+            f"{count} of {len(found)} slower by more than {100 * least:g}%",
+            "time: after / before; machine: that of the limits, which nobody changed; "
+            f"cannot tell: disturbed, or fewer than {_FEWEST} passes",
+        ]
     )
-    return "\n".join(lines)

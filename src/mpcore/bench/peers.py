@@ -110,7 +110,10 @@ PEERS: Mapping[str, Peer] = {
     "keras": Peer("keras", _keras, "keras", few_cpus=True, crippling=_JAX),
     "deepspeed": Peer("deepspeed", _torch, "deepspeed", crippling=_TORCH),
 }
-"""By name. `mpcore` and `limits` are this package itself."""
+"""By name."""
+
+OWN = ("mpcore", "limits")
+"""This package itself: always here, installed or not."""
 
 _THREAD_VARIABLES = (
     *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
@@ -133,6 +136,8 @@ def environment(threads: int) -> dict[str, str]:
 def absence(name: str) -> str | None:
     """Say why a peer cannot take part, or None if it seems it can."""
     peer = PEERS[name]
+    if name in OWN:
+        return None
     try:
         version(peer.distribution)
     except PackageNotFoundError:
@@ -166,7 +171,9 @@ def start(name: str, threads: int) -> dict[str, Any]:
     if wrong:
         listed = ", ".join(f"{library} {n}" for library, n in wrong.items())
         raise Refused(f"it must run {threads} thread(s), but has: {listed}")
-    return {"version": version(peer.distribution), "threads": threads}
+    own = name in OWN
+    found_version = ops.version() if own else version(peer.distribution)
+    return {"version": found_version, "threads": threads}
 
 
 def _pool_sizes() -> dict[str, int]:

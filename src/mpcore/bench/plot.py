@@ -94,27 +94,48 @@ def roofline(limits: dict[str, Any], results: dict[str, Any], path: Path) -> Non
     """
     figure, axes = _figure([1.0], (8, 5))
     axis = axes[0, 0]
-    peaks, streams = _roofs(limits)
-    low, high = _INTENSITIES
-    for name, rate in streams.items():
-        top = max(peaks.values())
-        end = min(high, top / rate)
-        axis.plot([low, end], [low * rate, end * rate], linewidth=1, label=name)
-    for name, rate in peaks.items():
-        start = max(low, rate / max(streams.values()))
-        axis.plot([start, high], [rate, rate], linewidth=1, label=name)
+    for name, xs, ys, color, style in _lines(*_roofs(limits)):
+        axis.plot(xs, ys, style, color=color, linewidth=1.2, label=name)
     threads = limits["settings"]["threads"][0]
     for result in results.get("results", []):
         point = _point(result, threads)
         if point is not None:
             axis.plot(*point, "k.", markersize=4)
-            axis.annotate(result["problem"], point, fontsize=4)
+            axis.annotate(
+                result["problem"],
+                point,
+                xytext=(3, 2),
+                textcoords="offset points",
+                fontsize=4.5,
+            )
     axis.set(xscale="log", yscale="log", xlim=_INTENSITIES)
     axis.set_xlabel("floating-point operations per byte")
     axis.set_ylabel("GFLOP/s")
     axis.legend(fontsize=6)
     axis.set_title(f"{limits['machine']['cpu']}, {threads} thread(s)", fontsize=9)
     figure.savefig(path, dpi=150)
+
+
+def _lines(
+    peaks: dict[str, float], streams: dict[str, float]
+) -> list[tuple[str, list[float], list[float], str, str]]:
+    """Return name, ends, color, and style of each roof; no two look the same."""
+    low, high = _INTENSITIES
+    top, widest = max(peaks.values()), max(streams.values())
+    lines = []
+    for i, (name, rate) in enumerate(peaks.items()):
+        start = max(low, rate / widest)
+        lines.append((name, [start, high], [rate, rate], f"C{i % 10}", "-"))
+    # Places share a style, kinds of streams a color.
+    places = list(dict.fromkeys(name.partition(" ")[0] for name in streams))
+    kinds = list(dict.fromkeys(name.partition(" ")[2] for name in streams))
+    for name, rate in streams.items():
+        place, _, kind = name.partition(" ")
+        end = min(high, top / rate)
+        color = f"C{(len(peaks) + kinds.index(kind)) % 10}"
+        style = ("--", ":", "-.")[places.index(place) % 3]
+        lines.append((name, [low, end], [low * rate, end * rate], color, style))
+    return lines
 
 
 def _roofs(limits: dict[str, Any]) -> tuple[dict[str, float], dict[str, float]]:

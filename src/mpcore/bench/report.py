@@ -76,10 +76,11 @@ def _best_amx_rate(measurements: Any) -> float:
 
 
 def _kept(samples: Sequence[Sample], best: float) -> list[Sample]:
-    kept = at_full_rate(samples, best)
+    """Return the samples that nothing disturbed; if hardly any, the best of all."""
+    kept = [s for s in at_full_rate(samples, best) if not s.disturbed]
     if len(kept) >= min(_FEWEST, len(samples)):
         return kept
-    return sorted(samples, key=lambda s: -(s.amx or 0.0))[:_FEWEST]
+    return sorted(samples, key=lambda s: (s.disturbed, -(s.amx or 0.0)))[:_FEWEST]
 
 
 def _result(group: list[Measurement], best: float) -> dict[str, Any]:
@@ -138,7 +139,7 @@ def _entry(m: Measurement, unit: str, best: float) -> dict[str, Any]:
         return {**entry, **{k: v for k, v in reason.items() if v is not None}}
     kept = _kept(m.samples, best)
     scale = 1e9 if m.kind == "limit" else _SCALES[unit]
-    passes = [[s.seconds for s in _kept(one, best)] for one in m.passes]
+    passes = [[s.seconds for s in one if s in kept] for one in m.passes]
     seconds = summary([s.seconds for s in kept])
     return {
         **entry,

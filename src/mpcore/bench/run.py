@@ -3,16 +3,15 @@
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from mpcore.bench import peers
 from mpcore.bench.problem import Problem
 from mpcore.bench.process import Process, WorkerError
 from mpcore.bench.suite import bytes_moved, get_suite, parse, probes_of
-from mpcore.bench.timing import Sample, calibrate, take
+from mpcore.bench.timing import Quiet, Sample, calibrate, take
 
 CALL = "call"
-
-_OWN = ("mpcore", "limits")
 
 _SMALL = 1 << 25  # Bytes; problems that move no more stay ready between passes.
 
@@ -25,10 +24,11 @@ class Settings:
     ----------
     threads : tuple of int
     passes : int
-        Times the whole list is gone through, so that what the machine does meanwhile
-        shows in the spread.
+        Times the whole list is gone through, mpcore in a new process each time: what
+        the machine does meanwhile, and where memory lies, shows in the spread.
     rounds : int
-        Samples of each implementation per pass; the order is random in each.
+        Samples of each implementation per pass; the order is random in each. mpcore,
+        which is watched, has three.
     least : float
         Seconds that a sample takes at least.
     implementations : tuple of str
@@ -38,8 +38,8 @@ class Settings:
     """
 
     threads: tuple[int, ...]
-    passes: int = 4
-    rounds: int = 2
+    passes: int = 5
+    rounds: int = 1
     least: float = 2e-3
     implementations: tuple[str, ...] = tuple(p for p in peers.PEERS if p != "limits")
     seed: int = 0
@@ -65,7 +65,7 @@ class Measurement:
         return [sample for one in self.passes for sample in one]
 
 
-@dataclass
+@dataclass(eq=False)
 class Contestant:
     """Something to measure for a problem, and the process that does it."""
 
@@ -96,6 +96,7 @@ class Run:
         }
         self._processes: dict[tuple[str, int], Process] = {}
         self._random = random.Random(settings.seed)
+        self._quiet = Quiet()
         self.absent: dict[str, str] = {}
         self.versions: dict[str, str] = {}
         self.measurements: dict[tuple[str, int, str], Measurement] = {}
@@ -113,6 +114,8 @@ class Run:
             self._start({p.suite for p in parsed}, threads)
         for number in range(self.settings.passes):
             for threads in self.settings.threads:
+                if number > 0:
+                    self._renew(threads)
                 for problem in parsed:
                     progress(str(problem), threads)
                     self._measure_problem(problem, threads, number)
@@ -128,18 +131,19 @@ class Run:
     def _measure_problem(self, problem: Problem, threads: int, number: int) -> None:
         contestants = self._contestants(problem, threads)
         stays = bytes_moved(get_suite(problem.suite).needs(problem)) <= _SMALL
+        stale = [c for c in contestants if c.process.name in peers.OWN]
         if number == 0 or not stays:
-            self._ready(contestants, first=number == 0)
+            stale = contestants
+        self._ready(stale, first=number == 0)
         running = [c for c in contestants if _takes_part(c)]
         for c in running:
             c.measurement.passes.append([])
-            self._guarded(c, self._calibrate)
-        # mpcore and the limits take two turns in each round: they are what is watched.
-        turns = [c for c in running for _ in range(1 + (c.process.name in _OWN))]
+            self._guarded(c, partial(self._settle, is_fresh=c in stale))
+        turns = [c for c in running for _ in range(3 if _is_watched(c) else 1)]
         for _ in range(self.settings.rounds):
             self._random.shuffle(turns)
             for c in turns:
-                self._guarded(c, _sample)
+                self._guarded(c, self._sample)
         if stays:
             return
         for c in contestants:
@@ -147,9 +151,17 @@ class Run:
         for c in contestants:
             self._guarded(c, _receive)
 
-    def _calibrate(self, c: Contestant) -> None:
+    def _settle(self, c: Contestant, is_fresh: bool) -> None:
+        """Find the number of calls; later let memory unused for a while get warm."""
         if not c.measurement.calls:
             c.measurement.calls = calibrate(c.process, c.key, self.settings.least)
+        elif _is_watched(c) or not is_fresh:
+            c.process.ask("warm", key=c.key)
+
+    def _sample(self, c: Contestant) -> None:
+        m = c.measurement
+        sample = take(c.process, c.key, m.calls, c.bracket, self._quiet)
+        m.passes[-1].append(sample)
 
     def _guarded(self, c: Contestant, action: Callable[[Contestant], None]) -> None:
         """Do something with a contestant, unless it has failed or fails now.
@@ -166,7 +178,7 @@ class Run:
         try:
             action(c)
         except WorkerError as error:
-            if c.process.name in _OWN:
+            if c.process.name in peers.OWN:
                 raise
             c.measurement.unsupported = f"failed: {error}"
             if not c.process.alive:
@@ -267,6 +279,16 @@ class Run:
         for name, process in started.items():
             self._greet(name, threads, process)
 
+    def _renew(self, threads: int) -> None:
+        """Start the own processes anew, so that passes differ in where memory lies."""
+        for name in peers.OWN:
+            old = self._processes.pop((name, threads), None)
+            if old is not None:
+                old.close()
+                process = Process(name, threads)
+                process.send("hello")
+                self._greet(name, threads, process)
+
     def _greet(self, name: str, threads: int, process: Process) -> None:
         """Keep a process that is of use."""
         try:
@@ -278,7 +300,7 @@ class Run:
             self._processes[name, threads] = process
             return
         process.close()
-        if name in _OWN:
+        if name in peers.OWN:
             raise WorkerError(f"{name}: {reply['unsupported']}")
         self.absent[name] = f"refused: {reply['unsupported']}"
 
@@ -290,6 +312,12 @@ def _owner(name: str) -> str:
 
 def _takes_part(c: Contestant) -> bool:
     return c.measurement.unsupported is None and c.measurement.wrong is None
+
+
+def _is_watched(c: Contestant) -> bool:
+    """Tell whether this is mpcore itself: it takes three turns in each round."""
+    m = c.measurement
+    return m.kind == "implementation" and _owner(m.name) == "mpcore"
 
 
 def _receive(c: Contestant) -> None:
@@ -306,8 +334,3 @@ def _receive_checked(c: Contestant) -> None:
     reply = c.process.receive()
     c.measurement.unsupported = reply.get("unsupported")
     c.measurement.wrong = reply.get("wrong")
-
-
-def _sample(c: Contestant) -> None:
-    sample = take(c.process, c.key, c.measurement.calls, c.bracket)
-    c.measurement.passes[-1].append(sample)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mpcore.bench.problem import DTYPES, Problem, number
+from mpcore.bench.problem import DTYPES, Problem
 
 SUITES = ("cast", "grad", "gemm", "optim", "nn", "train", "limits")
 """Modules of `mpcore.bench.suites`, in the order they run in."""
@@ -78,6 +78,9 @@ class Suite:
         (problem, data, outputs) -> None, or what is wrong with the outputs.
     builders : dict of str to Builder
         By implementation. What stands before a slash is the peer that runs it.
+    choices : dict of str to tuple of str
+        What a field may say; those named like dtypes may name any, unless they are
+        here.
     smallest : callable, optional
         A problem with next to no work, whose time is the cost of a call.
     """
@@ -92,6 +95,7 @@ class Suite:
     data: Callable[[Problem, np.random.Generator], Data]
     check: Callable[[Problem, Data, Data], str | None]
     builders: Mapping[str, Builder] = field(default_factory=dict)
+    choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     smallest: Callable[[Problem], str] | None = None
 
     def parse(self, text: str) -> Problem:
@@ -109,20 +113,27 @@ class Suite:
                 f"Received: {text!r}"
             )
         problem = Problem(name, tuple(zip(self.fields, values, strict=True)))
-        _require_readable(problem)
+        for key, value in problem.fields:
+            if key in ("shape", "n"):
+                self._require_sizes(problem, key)
+            elif value not in (known := self.choices.get(key, tuple(DTYPES))):
+                raise ValueError(
+                    f"`{key}` must be one of {', '.join(known)}. "
+                    f"Received: {problem} with {key}={value}"
+                )
+        self.needs(problem)  # It knows what else can be wrong.
         return problem
 
-
-def _require_readable(problem: Problem) -> None:
-    """Look at the fields whose kind their names tell."""
-    for name, value in problem.fields:
-        if name in ("shape", "n"):
-            for part in value.split("x"):
-                number(part)
-        elif name in ("dtype", "from", "to", "out") and value not in DTYPES:
+    def _require_sizes(self, problem: Problem, key: str) -> None:
+        """Refuse another number of sizes than the suite's own problems have, or 0."""
+        sizes = problem.sizes(key)
+        values = self.quick[0].split(":")[1:]
+        example = dict(zip(self.fields, values, strict=True))[key]
+        count = len(example.split("x"))
+        if len(sizes) != count or (0 in sizes and example != "0"):
             raise ValueError(
-                f"`{name}` must be one of {', '.join(DTYPES)}. "
-                f"Received: {problem} with {name}={value}"
+                f"`{key}` must be {count} size(s) of at least 1, such as {example}. "
+                f"Received: {problem}"
             )
 
 

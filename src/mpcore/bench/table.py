@@ -7,6 +7,17 @@ from typing import Any
 
 _NEAR = 0.6  # Of a limit: from here on the limit is the bottleneck.
 _NUMBERS_FROM = 1  # Columns from here on are right-aligned.
+_LEGEND = (
+    "mpcore: median rate; spread: from its 5 % to its 95 % quantile, and what runs "
+    "differ by. ~: disturbed.",
+    "limit: the rate that the machine allows, measured beside it; share: what of it "
+    "mpcore reaches.",
+    f"bottleneck: the limit, from {_NEAR:.0%} of it on (memory: all beyond L2); call: "
+    "what an empty call costs;",
+    "  kernel: its own instructions, and the limit that would be next.",
+    "vs X: time of X / time of mpcore. wrong: not accurate enough, so not timed. -: X "
+    "does not do it.",
+)
 
 
 def text(document: dict[str, Any]) -> str:
@@ -56,19 +67,21 @@ def comma_separated(document: dict[str, Any]) -> str:
 
 
 def bottleneck(result: dict[str, Any], entry: dict[str, Any]) -> str:
-    """Return what holds mpcore back, in a word or three.
+    """Return what holds mpcore back, in a word or four.
 
-    The name of the limit it has come near to; or ``call``, what a call with next to no
-    work costs; or both; else the kernel itself, with the limit that would be next.
+    The name of the limit it has come near to; or ``call`` and its share of the time, if
+    a call with next to no work costs that; or both; else the kernel itself, with the
+    limit that would be next.
     """
     limit = result["limit"]
     if limit is None:
         return "?"
     of_limit, of_call = entry["of_limit"], _call_share(result, entry)
     if max(of_limit, of_call) >= _NEAR:
-        return str(limit["name"]) if of_limit >= of_call else "call"
+        near_limit = of_limit >= of_call
+        return str(limit["name"]) if near_limit else f"call {_percent(of_call)}"
     if of_limit + of_call >= _NEAR:
-        return f"call + {limit['name']}"
+        return f"call {_percent(of_call)} + {limit['name']}"
     return f"kernel, then {limit['name']}"
 
 
@@ -172,11 +185,7 @@ def _remarks(document: dict[str, Any]) -> list[str]:
                     f"WRONG: {entry['name']}, {result['problem']}: {entry['wrong']}"
                 )
     lines += [f"notice: {notice}" for notice in document["notices"]]
-    legend = (
-        "share: of the limit, measured in the same rounds. vs X: time of X / time of "
-        "mpcore. ~: disturbed by other processes."
-    )
-    return ["\n".join([*lines, legend])]
+    return ["\n".join([*lines, *_LEGEND])]
 
 
 def _spread(entry: dict[str, Any]) -> float:

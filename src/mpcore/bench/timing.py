@@ -1,5 +1,6 @@
 """When a sample counts, how many calls it has, and what many samples say."""
 
+import math
 import statistics
 import time
 from collections.abc import Sequence
@@ -9,12 +10,14 @@ from typing import Any
 
 from mpcore.bench.process import Process
 
-FULL_RATE = (
-    0.8  # Of the best AMX probe of the run; below, the unit was in a slow phase.
-)
+# Of the best AMX probe of the run. Work just before slows the unit to 0.75 of it, a
+# slow phase to 0.35.
+FULL_RATE = 0.6
+BETWEEN_RUNS = 0.03  # Standard deviation of what nobody changed, from run to run.
 _TRIES = 4
 _PATIENCE = 0.03  # Share of a sample that its threads may wait for CPUs.
-_QUIET_SECONDS = 0.2
+_QUIET_SECONDS = 0.2  # To wait for a sample;
+_QUIET_SECONDS_IN_ALL = 15.0  # and for all samples of a run.
 
 
 @dataclass(frozen=True)
@@ -36,16 +39,36 @@ class Sample:
     disturbed: bool = False
 
 
-def take(process: Process, key: str, calls: int, bracket: bool) -> Sample:
+class Quiet:
+    """Waits until nobody else runs; not for ever if somebody always does."""
+
+    def __init__(self) -> None:
+        self._left = _QUIET_SECONDS_IN_ALL
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether all the patience of a run is used up."""
+        return self._left <= 0
+
+    def wait(self) -> None:
+        """Wait for a moment at most."""
+        start = time.perf_counter()
+        end = start + min(self._left, _QUIET_SECONDS)
+        while running_processes() > 1 and time.perf_counter() < end:
+            time.sleep(1e-3)
+        self._left -= time.perf_counter() - start
+
+
+def take(process: Process, key: str, calls: int, bracket: bool, quiet: Quiet) -> Sample:
     """Time some calls.
 
     CPU time does not count what other processes take; with more threads than one the
     machine must be quiet, so that is waited for, and disturbed samples are taken again.
     """
     many = process.threads > 1
-    for _ in range(_TRIES if many else 1):
+    for _ in range(_TRIES if many and not quiet.is_hopeless else 1):
         if many:
-            wait_until_quiet()
+            quiet.wait()
         reply = process.ask("sample", key=key, calls=calls, bracket=bracket)
         disturbed = many and _is_disturbed(reply)
         if not disturbed:
@@ -62,16 +85,6 @@ def _is_disturbed(reply: dict[str, Any]) -> bool:
 def running_processes() -> int:
     """Return how many threads of the whole system run or want to, this one included."""
     return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0])
-
-
-def wait_until_quiet() -> bool:
-    """Wait until nobody else runs, for a moment; tell whether that came."""
-    end = time.perf_counter() + _QUIET_SECONDS
-    while running_processes() > 1:
-        if time.perf_counter() > end:
-            return False
-        time.sleep(1e-3)
-    return True
 
 
 def calibrate(process: Process, key: str, least: float) -> int:
@@ -102,7 +115,8 @@ def quantile(values: Sequence[float], share: float) -> float:
 def summary(seconds: Sequence[float]) -> dict[str, float]:
     """Return median, 5 and 95 % quantiles, minimum, and spread.
 
-    The spread is the distance of the quantiles, as a share of the median.
+    The spread is the distance of the quantiles, as a share of the median, with that of
+    what runs differ by added as independent errors are: it is for another run, too.
     """
     median = statistics.median(seconds)
     low, high = quantile(seconds, 0.05), quantile(seconds, 0.95)
@@ -112,5 +126,5 @@ def summary(seconds: Sequence[float]) -> dict[str, float]:
         "p95": high,
         "min": min(seconds),
         "mad": statistics.median(abs(s - median) for s in seconds),
-        "spread": (high - low) / median,
+        "spread": math.hypot((high - low) / median, 3.29 * BETWEEN_RUNS),
     }

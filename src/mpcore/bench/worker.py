@@ -20,13 +20,14 @@ import numpy as np
 
 from mpcore import ops
 from mpcore.bench import peers
-from mpcore.bench.data import normal
 from mpcore.bench.problem import Problem
 from mpcore.bench.suite import Call, Data, Suite, Unsupported, get_suite, parse
 from mpcore.ops import limits
 
 _BRACKET_SECONDS = 1e-3
-_WARM_SHARE = 4  # One in so many calls more, not timed, before each sample.
+_WARM_CALLS = 3  # It takes three until a cache beyond L2 keeps what it can.
+_WARM_SECONDS = 5e-3  # Threads may wake up on one CPU; the next tick parts them.
+_WARM_AT_MOST = 20e-3  # Slow calls need no three; slower ones get warm by themselves.
 
 
 @dataclass
@@ -36,6 +37,7 @@ class _Ready:
     repeat: Callable[[int], None]
     isa: str | None = None
     check: Callable[[], str | None] = lambda: None
+    seconds: float = 0.0  # Of a call, when last timed.
 
 
 class Worker:
@@ -45,7 +47,7 @@ class Worker:
         self._name = name
         self._threads = threads
         self._ready: dict[str, _Ready] = {}
-        self._bracket_iterations = 0
+        self._bracket_iterations = 1
 
     def hello(self) -> Data:
         """Load the library."""
@@ -75,9 +77,8 @@ class Worker:
             self._ready[key] = _Ready(lambda calls: _drop(run(name, calls)), isa)
             return {"amount": amount}
         count = limits.STREAM_ARRAYS[name]
-        kind, generator = np.dtype(np.float32), np.random.default_rng(0)
         n = max(64, size // 4 // count // 64 * 64)
-        arrays = [_aligned(n, generator, kind) for _ in range(count)]
+        arrays = [_aligned(n) for _ in range(count)]
         amount = limits.run_stream(name, 1, arrays)
         self._ready[key] = _Ready(
             lambda calls: _drop(limits.run_stream(name, calls, arrays)), isa
@@ -95,17 +96,24 @@ class Worker:
         ops.set_isa(ready.isa)
         gc.collect(0)
         gc.disable()
-        # Other processes have had the caches since, and idle threads sleep.
-        ready.repeat(max(1, calls // _WARM_SHARE))
+        self._warm_up(ready, calls)
         waited = _waited()
         cpu, wall = time.process_time(), time.perf_counter()
         ready.repeat(calls)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        ready.seconds = wall / calls
         waited = _waited() - waited
         gc.enable()
         after = self._amx_rate() if bracket else None
         rate = min(before, after) if before and after else None
         return {"wall": wall, "cpu": cpu, "waited": waited, "amx": rate}
+
+    def warm(self, key: str) -> Data:
+        """Make calls that are not timed: memory unused for a while gets warm."""
+        ready = self._ready[key]
+        ops.set_isa(ready.isa)
+        self._warm_up(ready, 1)
+        return {}
 
     def release(self, key: str) -> Data:
         """Forget what was made ready under a key."""
@@ -113,20 +121,31 @@ class Worker:
         gc.collect(1)
         return {}
 
+    def _warm_up(self, ready: _Ready, calls: int) -> None:
+        """Make calls that are not timed, until caches and threads are at their places.
+
+        Other processes have had the caches since, and idle threads sleep.
+        """
+        if ready.seconds > _WARM_AT_MOST:
+            return
+        some, done, past, start = max(1, calls // 4), 0, 0.0, time.perf_counter()
+        while past < _WARM_SECONDS or (done < _WARM_CALLS and past < _WARM_AT_MOST):
+            ready.repeat(some)
+            done, past = done + some, time.perf_counter() - start
+
     def _amx_rate(self) -> float:
         """Return the rate of the bare AMX loop on this thread, over a millisecond."""
         ops.set_isa("amx")
         threads = ops.get_num_threads()
         ops.set_num_threads(1)
-        if not self._bracket_iterations:
-            limits.run_peak("amx_bf16", 1)
-            start = time.perf_counter()
-            limits.run_peak("amx_bf16", 4)
-            one = (time.perf_counter() - start) / 4
-            self._bracket_iterations = max(1, round(_BRACKET_SECONDS / one))
-        start = time.process_time()
-        operations = limits.run_peak("amx_bf16", self._bracket_iterations)
-        seconds = time.process_time() - start
+        while True:
+            start = time.process_time()
+            operations = limits.run_peak("amx_bf16", self._bracket_iterations)
+            seconds = time.process_time() - start
+            # What is shorter says more about the start of the loop than about the unit.
+            if seconds >= _BRACKET_SECONDS / 2:
+                break
+            self._bracket_iterations *= 2
         ops.set_num_threads(threads)
         return operations / seconds
 
@@ -151,10 +170,9 @@ def _level_of(probe: str) -> str | None:
     return "amx" if probe == "amx_bf16" else None
 
 
-def _aligned(n: int, generator: np.random.Generator, kind: np.dtype) -> np.ndarray:
-    raw = np.empty(n + 16, kind)
+def _aligned(n: int) -> np.ndarray:
+    raw = np.full(n + 16, 0.5, np.float32)
     start = -raw.ctypes.data % 64 // 4
-    raw[start : start + n] = normal(generator, (n,), kind)
     return raw[start : start + n]
 
 

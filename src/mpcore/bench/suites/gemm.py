@@ -171,6 +171,7 @@ register(
             "openblas": _foreign(blas.openblas_product),
             "onednn": _foreign(onednn.product),
         },
+        choices={"dtype": tuple(_UNIT), "out": tuple(_UNIT)},
         smallest=_smallest,
     )
 )

@@ -16,10 +16,9 @@ def _probe(problem: Problem) -> Probe:
 
 
 def _needs(problem: Problem) -> tuple[Need, ...]:
-    known = [*limits.PEAKS, *limits.STREAMS]
-    if problem["probe"] not in known:
+    if (problem["probe"] in limits.PEAKS) != (problem.sizes("n") == (0,)):
         raise ValueError(
-            f"`probe` must be one of {', '.join(known)}. Received: {problem}"
+            f"`n` must be 0 for a peak, and bytes for a stream. Received: {problem}"
         )
     return (Need(((_probe(problem), 1.0),)),)
 
@@ -45,5 +44,6 @@ register(
         needs=_needs,
         data=_no_data,
         check=lambda problem, data, outputs: None,
+        choices={"probe": (*limits.PEAKS, *limits.STREAMS)},
     )
 )

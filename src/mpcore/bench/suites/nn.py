@@ -27,9 +27,6 @@ def _needs(problem: Problem) -> tuple[Need, ...]:
 
 
 def _data(problem: Problem, generator: np.random.Generator) -> Data:
-    if problem["op"] not in _OPS:
-        known = ", ".join(_OPS)
-        raise ValueError(f"`op` must be one of {known}. Received: {problem}")
     return {"x": normal(generator, problem.sizes("shape"), problem.dtype("dtype"))}
 
 
@@ -129,6 +126,7 @@ register(
         data=_data,
         check=_check,
         builders={"mpcore": _mpcore, "numpy": _numpy, "torch": _torch, "jax": _jax},
+        choices={"op": _OPS, "dtype": tuple(_UNIT)},
         smallest=lambda p: f"nn:{p['op']}:{p['dtype']}:1x1",
     )
 )

@@ -34,11 +34,6 @@ def _needs(problem: Problem) -> tuple[Need, ...]:
 
 
 def _data(problem: Problem, generator: np.random.Generator) -> Data:
-    if problem["op"] not in _WORDS or problem["copy"] not in ("none", "bf16", "f16"):
-        raise ValueError(
-            "`op` must be adamw or sgd and `copy` none, bf16, or f16. "
-            f"Received: {problem}"
-        )
     count, size = problem.sizes("shape")
     kind = np.dtype(np.float32)
     names = ("p", "g", "m", "v") if problem["op"] == "adamw" else ("p", "g", "m")
@@ -191,6 +186,7 @@ register(
         data=_data,
         check=_check,
         builders={"mpcore": _mpcore, "torch": _torch, "deepspeed": _deepspeed},
+        choices={"op": tuple(_WORDS), "copy": ("none", "bf16", "f16")},
         smallest=lambda p: f"optim:{p['op']}:{p['copy']}:1x1",
     )
 )

@@ -38,8 +38,6 @@ def _needs(problem: Problem) -> tuple[Need, ...]:
 
 
 def _data(problem: Problem, generator: np.random.Generator) -> Data:
-    if problem["dtype"] not in _POLICIES:
-        raise ValueError(f"`dtype` must be f32, bf16, or f16. Received: {problem}")
     batch, inputs, _ = problem.sizes("shape")
     labels = generator.integers(0, _CLASSES, batch)
     centers = generator.standard_normal((_CLASSES, inputs), dtype=np.float32)
@@ -156,5 +154,6 @@ register(
         data=_data,
         check=_check,
         builders={"mpcore": _mpcore, "torch": _torch, "keras": _keras},
+        choices={"model": ("mlp",), "dtype": tuple(_POLICIES)},
     )
 )
