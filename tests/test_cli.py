@@ -197,10 +197,11 @@ def test_train_arguments_that_cannot_work_end_before_training(
     assert message in line
 
 
-def test_cli_whose_reader_has_left_ends_without_a_traceback():
+@pytest.mark.parametrize("arguments", [["info"], ["bench", "list"]])
+def test_cli_whose_reader_has_left_ends_without_a_traceback(arguments):
     reader, writer = os.pipe()
     os.close(reader)
-    command = [sys.executable, "-m", "mpcore", "info"]
+    command = [sys.executable, "-m", "mpcore", *arguments]
     result = subprocess.run(
         command, stdout=writer, stderr=subprocess.PIPE, timeout=300, check=False
     )
@@ -227,3 +228,12 @@ def test_train_rate_that_is_none_is_named(value, capsys):
         cli.main(["train", f"--learning-rate={value}"])
     expected = f"--learning-rate: must be a positive, finite number, not '{value}'"
     assert expected in capsys.readouterr().err
+
+
+def test_cli_interrupted_ends_with_code_130_and_no_traceback(monkeypatch, capsys):
+    def interrupted(*arguments, **named):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(train, "train_all", interrupted)
+    assert cli.main(["train"]) == 130
+    assert capsys.readouterr().err == "\nmpcore: interrupted\n"

@@ -237,7 +237,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
     2 if the environment (``MPCORE_ISA``, ``MPCORE_NUM_THREADS``) makes no sense, 1 if
-    whoever reads the output has left.
+    whoever reads the output has left, 130 if it was interrupted.
 
     Parameters
     ----------
@@ -264,4 +264,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The interpreter flushes once more at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except KeyboardInterrupt:
+        print("\nmpcore: interrupted", file=sys.stderr)
+        return 130
     return code

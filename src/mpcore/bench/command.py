@@ -114,6 +114,8 @@ def run(arguments: argparse.Namespace) -> int:
     """
     try:
         return int(arguments.act(arguments))
+    except BrokenPipeError:
+        raise  # whoever read the output has left: no word to standard error
     except (ValueError, OSError) as error:
         print(f"mpcore bench: {error}", file=sys.stderr)
         return 2
