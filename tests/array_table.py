@@ -32,6 +32,7 @@ FUNCTIONS: dict[str, Function] = {
     "dense": lambda x: ops.dense(x, values(F32, (6, 3)), np.ones(3, F32), "relu"),
     "divide": lambda x: ops.divide(x, 3),
     "dropout": lambda x: ops.dropout(x, 0.5, np.random.default_rng(0)),
+    "embedding": lambda x: ops.embedding([1, 0, 1], x),
     "exp": ops.exp,
     "flatten": ops.flatten,
     "gelu": ops.gelu,

@@ -114,6 +114,10 @@ ELEMENTWISE = {
 }
 
 
+# Functions that have nothing to give for no rows.
+REFUSE_NO_ROWS = {"embedding"}
+
+
 @pytest.mark.parametrize("name", sorted(ELEMENTWISE | {"softmax"}))
 @pytest.mark.parametrize("shape", [(0, 6), (2, 0, 6), (3, 0)], ids=str)
 def test_h70_empty_arrays_keep_their_shape(name: str, shape: tuple[int, ...]) -> None:
@@ -139,14 +143,22 @@ EMPTY_RESULTS = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(FUNCTIONS.keys() - ELEMENTWISE - {"softmax"}))
+@pytest.mark.parametrize(
+    "name", sorted(FUNCTIONS.keys() - ELEMENTWISE - {"softmax"} - REFUSE_NO_ROWS)
+)
 def test_h70_no_rows_give_the_sum_of_nothing(name: str) -> None:
     assert_same(FUNCTIONS[name](np.ones((0, 6), F16)), EMPTY_RESULTS[name])
 
 
+@pytest.mark.parametrize("name", sorted(REFUSE_NO_ROWS))
+def test_h70_no_rows_are_refused_with_the_facts(name: str) -> None:
+    with pytest.raises(ValueError, match=r"\[0, 0\)|shape=\(0, 6\)"):
+        FUNCTIONS[name](np.ones((0, 6), F16))
+
+
 NEED_AXES = {
     *("dense", "getitem", "matmul_left", "matmul_right", "mean", "softmax", "sum"),
-    "xent",
+    *("embedding", "xent"),
 }
 
 

@@ -3,7 +3,8 @@
 from mpcore.layers.activation import Activation
 from mpcore.layers.dense import Dense
 from mpcore.layers.dropout import Dropout
+from mpcore.layers.embedding import Embedding
 from mpcore.layers.flatten import Flatten
 from mpcore.layers.layer import Layer
 
-__all__ = ["Activation", "Dense", "Dropout", "Flatten", "Layer"]
+__all__ = ["Activation", "Dense", "Dropout", "Embedding", "Flatten", "Layer"]

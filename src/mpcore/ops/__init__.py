@@ -23,6 +23,7 @@ from mpcore.ops.arithmetic import (
 )
 from mpcore.ops.cast import cast
 from mpcore.ops.dense import dense
+from mpcore.ops.embedding import embedding
 from mpcore.ops.gemm import PackedMatrix, matmul
 from mpcore.ops.grad import (
     accumulate,
@@ -80,6 +81,7 @@ __all__ = [
     "dense",
     "divide",
     "dropout",
+    "embedding",
     "exp",
     "flatten",
     "gelu",
