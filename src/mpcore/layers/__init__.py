@@ -6,5 +6,6 @@ from mpcore.layers.dropout import Dropout
 from mpcore.layers.embedding import Embedding
 from mpcore.layers.flatten import Flatten
 from mpcore.layers.layer import Layer
+from mpcore.layers.reshape import Reshape
 
-__all__ = ["Activation", "Dense", "Dropout", "Embedding", "Flatten", "Layer"]
+__all__ = ["Activation", "Dense", "Dropout", "Embedding", "Flatten", "Layer", "Reshape"]

@@ -8,6 +8,7 @@ from mpcore.ops import elementwise
 from mpcore.ops.arithmetic import (
     abs,
     add,
+    clip,
     divide,
     exp,
     log,
@@ -20,6 +21,7 @@ from mpcore.ops.arithmetic import (
     sqrt,
     square,
     subtract,
+    where,
 )
 from mpcore.ops.cast import cast
 from mpcore.ops.dense import dense
@@ -47,7 +49,7 @@ from mpcore.ops.nn import (
     tanh,
 )
 from mpcore.ops.optim import adam_step, optim_step, sgd_step
-from mpcore.ops.reductions import mean, sum
+from mpcore.ops.reductions import max, mean, min, sum, var
 from mpcore.ops.runtime import (
     available_isas,
     build_info,
@@ -63,7 +65,18 @@ from mpcore.ops.runtime import (
     trim_memory,
     version,
 )
-from mpcore.ops.shapes import flatten, getitem, reshape, transpose
+from mpcore.ops.shapes import (
+    concatenate,
+    expand_dims,
+    flatten,
+    getitem,
+    pad,
+    reshape,
+    split,
+    squeeze,
+    stack,
+    transpose,
+)
 from mpcore.tape import install_accumulate, install_operators
 
 __all__ = [
@@ -77,12 +90,15 @@ __all__ = [
     "available_isas",
     "build_info",
     "cast",
+    "clip",
+    "concatenate",
     "cpu_info",
     "dense",
     "divide",
     "dropout",
     "embedding",
     "exp",
+    "expand_dims",
     "flatten",
     "gelu",
     "get_float32_matmul_precision",
@@ -97,14 +113,17 @@ __all__ = [
     "log1p",
     "loss_scale_update",
     "matmul",
+    "max",
     "maximum",
     "mean",
     "memory_info",
+    "min",
     "minimum",
     "multiply",
     "negative",
     "norms",
     "optim_step",
+    "pad",
     "power",
     "relu",
     "reshape",
@@ -116,15 +135,20 @@ __all__ = [
     "silu",
     "softmax",
     "sparse_softmax_cross_entropy",
+    "split",
     "sqrt",
     "square",
+    "squeeze",
+    "stack",
     "subtract",
     "sum",
     "tanh",
     "transpose",
     "trim_memory",
     "unscale",
+    "var",
     "version",
+    "where",
 ]
 
 install_operators(
