@@ -27,6 +27,9 @@ FUNCTIONS: dict[str, Function] = {
     "accumulate": lambda x: in_place(lambda t: ops.accumulate([t], [x]), x.shape),
     "all_finite": lambda x: ops.all_finite([x]),
     "assign": lambda x: Variable(np.zeros(x.shape, x.dtype)).assign(x).value,
+    "batch_normalization": lambda x: ops.batch_normalization(
+        x, *np.ones((2, *x.shape[-1:]), F32)
+    ),
     "cast": lambda x: ops.cast(x, "float32"),
     "cast_down": lambda x: ops.cast(x, "float16"),
     "clip": lambda x: ops.clip(x, -1, 1),
@@ -41,10 +44,12 @@ FUNCTIONS: dict[str, Function] = {
     "gelu": ops.gelu,
     "getitem": lambda x: ops.getitem(x, (..., slice(1, 4))),
     "global_norm": lambda x: ops.global_norm([x]),
+    "layer_normalization": ops.layer_normalization,
     "lerp": lambda x: in_place(lambda t: ops.lerp([t], [x], 0.5), x.shape),
     "linear": ops.linear,
     "log": ops.log,
     "log1p": ops.log1p,
+    "log_softmax": ops.log_softmax,
     "matmul_left": lambda x: ops.matmul(x, operand_of(x, (6, 3))),
     "matmul_right": lambda x: ops.matmul(operand_of(x, (3, *x.shape[-2:-1])), x),
     "max": lambda x: ops.max(x, axis=-1),
@@ -59,6 +64,7 @@ FUNCTIONS: dict[str, Function] = {
     "power": lambda x: ops.power(x, 2),
     "relu": ops.relu,
     "reshape": lambda x: ops.reshape(x, -1),
+    "rms_normalization": ops.rms_normalization,
     "sigmoid": ops.sigmoid,
     "silu": ops.silu,
     "softmax": ops.softmax,
@@ -73,12 +79,14 @@ FUNCTIONS: dict[str, Function] = {
     "sum_all": ops.sum,
     "tanh": ops.tanh,
     "tensor": lambda x: Tensor(x).numpy(),
+    "train_batch_normalization": lambda x: ops.train_batch_normalization(x),
     "transpose": ops.transpose,
     "unscale": lambda x: ops.unscale([x], 0.5),
     "var": lambda x: ops.var(x, axis=-1),
     "variable": lambda x: Variable(x).value,
     "where": lambda x: ops.where(True, x, 0),
     "xent": lambda x: ops.sparse_softmax_cross_entropy(np.zeros(x.shape[:-1], int), x),
+    "xent_one_hot": lambda x: ops.softmax_cross_entropy(np.ones(x.shape, F32), x),
 }
 # Public functions whose arrays are those of others in the table.
 ELSEWHERE = {
@@ -89,6 +97,7 @@ ELSEWHERE = {
     "matmul",
     "optim_step",
     "sgd_step",
+    "softmax_cross_entropy",
     "sparse_softmax_cross_entropy",
 }
 

@@ -116,10 +116,11 @@ ELEMENTWISE = {
 }
 # Functions of rows or columns that give an array of the shape of theirs.
 NORMALIZING = {
-    "softmax",
+    *("batch_normalization", "layer_normalization", "rms_normalization"),
+    *("log_softmax", "softmax"),
 }
 # Functions that have nothing to give for no rows.
-REFUSE_NO_ROWS = {"embedding"}
+REFUSE_NO_ROWS = {"embedding", "train_batch_normalization"}
 
 
 @pytest.mark.parametrize("name", sorted(ELEMENTWISE | NORMALIZING))
@@ -153,6 +154,7 @@ EMPTY_RESULTS = {
     "unscale": ([np.zeros((0, 6), F16)], True),
     "var": np.zeros(0, F16),
     "xent": np.zeros(0, F32),
+    "xent_one_hot": np.zeros(0, F32),
 }
 
 
@@ -171,7 +173,8 @@ def test_h70_no_rows_are_refused_with_the_facts(name: str) -> None:
 
 NEED_AXES = NORMALIZING | {
     *("dense", "getitem", "matmul_left", "matmul_right", "mean", "sum"),
-    *("concatenate", "embedding", "max", "min", "split", "var", "xent"),
+    *("concatenate", "embedding", "max", "min", "split", "train_batch_normalization"),
+    *("var", "xent", "xent_one_hot"),
 }
 
 

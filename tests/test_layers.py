@@ -10,11 +10,14 @@ import mpcore
 from mpcore import GradientTape, initializers, ops, random
 from mpcore.layers import (
     Activation,
+    BatchNormalization,
     Dense,
     Dropout,
     Embedding,
     Flatten,
+    LayerNormalization,
     Reshape,
+    RMSNormalization,
 )
 
 MIXED = {"mixed_bfloat16": bfloat16, "mixed_float16": np.float16}
@@ -47,6 +50,23 @@ def normal(*shape, seed=0):
             embeddings_initializer="normal",
             embeddings_regularizer=mpcore.regularizers.L1(0.5),
             embeddings_constraint=mpcore.constraints.MaxNorm(1.5),
+        ),
+        LayerNormalization(
+            axis=[2, 1],
+            epsilon=0.5,
+            center=False,
+            gamma_initializer=initializers.Constant(2.0),
+            gamma_regularizer=mpcore.regularizers.L2(0.25),
+        ),
+        RMSNormalization(axis=1, epsilon=0.5, dtype="mixed_float16"),
+        BatchNormalization(
+            axis=1,
+            momentum=0.5,
+            epsilon=0.5,
+            scale=False,
+            beta_constraint=mpcore.constraints.NonNeg(),
+            moving_mean_initializer="ones",
+            moving_variance_initializer="zeros",
         ),
         Reshape((2, -1)),
     ],

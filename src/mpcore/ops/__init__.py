@@ -44,9 +44,13 @@ from mpcore.ops.nn import (
     relu,
     sigmoid,
     silu,
-    softmax,
-    sparse_softmax_cross_entropy,
     tanh,
+)
+from mpcore.ops.normalization import (
+    batch_normalization,
+    layer_normalization,
+    rms_normalization,
+    train_batch_normalization,
 )
 from mpcore.ops.optim import adam_step, optim_step, sgd_step
 from mpcore.ops.reductions import max, mean, min, sum, var
@@ -77,6 +81,12 @@ from mpcore.ops.shapes import (
     stack,
     transpose,
 )
+from mpcore.ops.softmax import (
+    log_softmax,
+    softmax,
+    softmax_cross_entropy,
+    sparse_softmax_cross_entropy,
+)
 from mpcore.tape import install_accumulate, install_operators
 
 __all__ = [
@@ -88,6 +98,7 @@ __all__ = [
     "add",
     "all_finite",
     "available_isas",
+    "batch_normalization",
     "build_info",
     "cast",
     "clip",
@@ -107,10 +118,12 @@ __all__ = [
     "getitem",
     "global_norm",
     "kernel_notes",
+    "layer_normalization",
     "lerp",
     "linear",
     "log",
     "log1p",
+    "log_softmax",
     "loss_scale_update",
     "matmul",
     "max",
@@ -127,6 +140,7 @@ __all__ = [
     "power",
     "relu",
     "reshape",
+    "rms_normalization",
     "set_float32_matmul_precision",
     "set_isa",
     "set_num_threads",
@@ -134,6 +148,7 @@ __all__ = [
     "sigmoid",
     "silu",
     "softmax",
+    "softmax_cross_entropy",
     "sparse_softmax_cross_entropy",
     "split",
     "sqrt",
@@ -143,6 +158,7 @@ __all__ = [
     "subtract",
     "sum",
     "tanh",
+    "train_batch_normalization",
     "transpose",
     "trim_memory",
     "unscale",
