@@ -138,14 +138,16 @@ def _to_the_equal(
     g: np.ndarray, x: np.ndarray, y: np.ndarray, axes: Axes
 ) -> np.ndarray:
     equal = (x == y).astype(g.dtype)
-    return np.multiply(equal, g / _total(equal, axes))
+    shares: np.ndarray = equal * (g / _total(equal, axes))
+    return shares
 
 
 def _from_the_mean(
     g: np.ndarray, x: np.ndarray, y: np.ndarray, axes: Axes
 ) -> np.ndarray:
     twice = g.dtype.type(2 / (_count(x, axes) or 1))
-    return np.multiply(x - _average(x, axes), g * twice)
+    slope: np.ndarray = (x - _average(x, axes)) * (g * twice)
+    return slope
 
 
 _FROM_X = (_to_the_equal, _from_the_mean)
