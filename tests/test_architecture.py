@@ -48,7 +48,7 @@ PYTHON_ARROWS = {
     "indexed_slices": {"dtypes", "tape"},
     "_core": set(),
     "_paths": set(),
-    "ops": LEAVES | {"_core"},
+    "ops": LEAVES | {"_core", "indexed_slices"},
     "variable": LEAVES | {"ops"},
     "optimizers": ROUND_VARIABLE,
     "mixed_precision.policy": ROUND_VARIABLE,

@@ -8,7 +8,17 @@ from ml_dtypes import bfloat16
 
 import mpcore
 from mpcore import GradientTape, initializers, ops, random
-from mpcore.layers import Activation, Dense, Dropout, Flatten
+from mpcore.layers import (
+    Activation,
+    BatchNormalization,
+    Dense,
+    Dropout,
+    Embedding,
+    Flatten,
+    LayerNormalization,
+    Reshape,
+    RMSNormalization,
+)
 
 MIXED = {"mixed_bfloat16": bfloat16, "mixed_float16": np.float16}
 
@@ -34,6 +44,31 @@ def normal(*shape, seed=0):
         Activation("sigmoid"),
         Dropout(0.25, seed=7),
         Flatten(),
+        Embedding(
+            5,
+            3,
+            embeddings_initializer="normal",
+            embeddings_regularizer=mpcore.regularizers.L1(0.5),
+            embeddings_constraint=mpcore.constraints.MaxNorm(1.5),
+        ),
+        LayerNormalization(
+            axis=[2, 1],
+            epsilon=0.5,
+            center=False,
+            gamma_initializer=initializers.Constant(2.0),
+            gamma_regularizer=mpcore.regularizers.L2(0.25),
+        ),
+        RMSNormalization(axis=1, epsilon=0.5, dtype="mixed_float16"),
+        BatchNormalization(
+            axis=1,
+            momentum=0.5,
+            epsilon=0.5,
+            scale=False,
+            beta_constraint=mpcore.constraints.NonNeg(),
+            moving_mean_initializer="ones",
+            moving_variance_initializer="zeros",
+        ),
+        Reshape((2, -1)),
     ],
     ids=lambda layer: layer.name,
 )
@@ -187,6 +222,20 @@ def test_dropout_repeats_with_its_seed_and_with_the_global_one():
     np.testing.assert_array_equal(c, Dropout(0.5)(x, training=True))
 
 
+def test_dropout_is_the_same_for_any_number_of_threads_and_level():
+    x = normal(300, 400)
+    results = []
+    for level in mpcore.available_isas():
+        for count in (1, 2):
+            mpcore.set_isa(level)
+            mpcore.set_num_threads(count)
+            results.append(
+                Dropout(0.3, seed=9, dtype="mixed_bfloat16")(x, training=True)
+            )
+    for result in results[1:]:
+        assert np.array_equal(result.view(np.uint16), results[0].view(np.uint16))
+
+
 @pytest.mark.parametrize("rate", [-0.1, 1.0, float("nan")])
 def test_dropout_rate_outside_range_raises(rate):
     with pytest.raises(ValueError, match="rate"):
@@ -202,3 +251,39 @@ def test_flatten_keeps_the_batch(shape, flat):
     assert y.shape == flat
     np.testing.assert_array_equal(y.ravel(), x.ravel())
     assert Flatten().compute_output_shape((None, *shape[1:])) == (None, flat[1])
+
+
+@pytest.mark.parametrize(
+    ("shape", "target", "result"),
+    [
+        ((2, 6), (2, 3), (2, 2, 3)),
+        ((4, 2, 3), (-1,), (4, 6)),
+        ((4, 2, 3), (3, -1, 1), (4, 3, 2, 1)),
+        ((0, 6), (-1, 2), (0, 3, 2)),
+        ((2, 0, 3), (5, -1), (2, 5, 0)),
+        ((3, 1), (), (3,)),
+        ((3,), (1,), (3, 1)),
+    ],
+    ids=str,
+)
+def test_reshape_keeps_the_batch_and_the_order(shape, target, result):
+    x = normal(*shape)
+    layer = Reshape(target)
+    with GradientTape() as tape:
+        source = tape.watch(x)
+        y = layer(source)
+    assert y.shape == layer.compute_output_shape(shape) == result
+    np.testing.assert_array_equal(y.value.ravel(), x.ravel())
+    assert tape.gradient(y, source).shape == shape
+    assert layer.compute_output_shape((None, *shape[1:])) == (None, *result[1:])
+
+
+def test_reshape_that_does_not_fit_raises():
+    with pytest.raises(
+        ValueError, match=r"'wrong' cannot reshape.*\(5,\) to \(2, -1\)"
+    ):
+        Reshape((2, -1), name="wrong")(normal(3, 5))
+    for target in [(-1, -1), (-2, 3)]:
+        with pytest.raises(ValueError, match="at most one -1"):
+            Reshape(target)
+    assert Reshape((2, -1)).compute_output_shape((None, None)) == (None, 2, None)

@@ -31,6 +31,13 @@ def run(script, *arguments, directory):
     )
 
 
+@pytest.mark.parametrize("page", ["docs/add_an_op.md", "docs/add_an_optimizer.md"])
+def test_how_to_page_runs(page, tmp_path):
+    (script := tmp_path / "page.py").write_text(blocks(page, "python")[0])
+    result = run(script, directory=tmp_path)
+    assert result.returncode == 0, result.stderr
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_page_python_blocks_run_in_order(page, tmp_path):
     pytest.importorskip("sklearn")

@@ -6,67 +6,16 @@
 #include <cstring>
 
 #include "api/check.h"
+#include "api/nn_args.h"
 #include "runtime/context.h"
 #include "runtime/error.h"
 
 namespace mpcore {
 namespace {
 
-// Elements per task: some microseconds to tens of them, depending on the function.
-constexpr int64_t kTaskElements = int64_t{1} << 15;
-
 // Rows of a column sum that one task adds up. Fixed, so that the order of a sum depends on the
 // number of rows alone.
-constexpr int64_t kGroupRows = 16 * kColumnSumRows;
-// Columns per task are a multiple of this: whole cache lines of any dtype.
-constexpr int64_t kColumnStep = 64;
-
-// Both sizes, and their product.
-mpcore_status check_shape(const char* function, int64_t rows, int64_t cols, int64_t min_cols) {
-  if (const auto s = check_size(function, "rows", rows)) return s;
-  if (const auto s = check_size(function, "cols", cols)) return s;
-  if (cols < min_cols)
-    return fail(MPCORE_INVALID_ARGUMENT, "%s: cols must be >= %" PRId64 " (got cols=%" PRId64 ")",
-                function, min_cols, cols);
-  int64_t size;
-  if (__builtin_mul_overflow(rows, cols, &size) || size > INT64_MAX / 8)
-    return fail(MPCORE_INVALID_ARGUMENT,
-                "%s: rows * cols must fit in memory (got rows=%" PRId64 ", cols=%" PRId64 ")",
-                function, rows, cols);
-  return MPCORE_OK;
-}
-
-struct Range {
-  const char* name;
-  const void* data;  // nullptr: none
-  int64_t bytes;
-};
-
-// An output shares no byte with another array; `may_equal`: or starts where that one starts.
-mpcore_status check_apart(const char* function, const Range& out, const Range& other,
-                          bool may_equal = false) {
-  if (out.data == nullptr || other.data == nullptr) return MPCORE_OK;
-  if (may_equal && out.data == other.data) return MPCORE_OK;
-  if (!ranges_overlap(out.data, out.bytes, other.data, other.bytes)) return MPCORE_OK;
-  return fail(MPCORE_INVALID_ARGUMENT, "%s: %s must not overlap %s%s", function, out.name,
-              other.name, may_equal ? ", unless they are equal" : "");
-}
-
-const void* advance(const void* p, int64_t bytes) {
-  return p == nullptr ? nullptr : static_cast<const char*>(p) + bytes;
-}
-void* advance(void* p, int64_t bytes) {
-  return p == nullptr ? nullptr : static_cast<char*>(p) + bytes;
-}
-
-// Runs body(first row, rows) over blocks of whole rows.
-template <class Body>
-mpcore_status for_row_blocks(Session& session, int64_t rows, int64_t cols, Body&& body) {
-  const int64_t block = std::max<int64_t>(1, kTaskElements / cols);
-  return session.parallel_for(ceil_div(rows, block), FpMode::kIeee, [&](int64_t i) {
-    body(i * block, std::min(block, rows - i * block));
-  });
-}
+constexpr int64_t kGroupRows = kGroupLeaves * kColumnSumRows;
 
 mpcore_status activation_forward(mpcore_context* ctx, mpcore_activation activation, int64_t n,
                                  const void* x, void* y, mpcore_dtype dtype) {
@@ -145,44 +94,46 @@ mpcore_status dense_backward(mpcore_context* ctx, mpcore_activation activation, 
   });
 }
 
-mpcore_status softmax(mpcore_context* ctx, int64_t rows, int64_t cols, const void* x, void* y,
-                      mpcore_dtype dtype) {
-  constexpr const char* kName = "mpcore_softmax";
-  if (const auto s = check_compute_dtype(kName, "dtype", dtype)) return s;
-  if (const auto s = check_shape(kName, rows, cols, 1)) return s;
+using RowsForward = void (*)(int64_t, int64_t, const void*, void*, mpcore_dtype);
+using RowsBackward = void (*)(int64_t, int64_t, const void*, const void*, void*, mpcore_dtype);
+
+mpcore_status softmax(const char* function, RowsForward KernelTable::* kernel, mpcore_context* ctx,
+                      int64_t rows, int64_t cols, const void* x, void* y, mpcore_dtype dtype) {
+  if (const auto s = check_compute_dtype(function, "dtype", dtype)) return s;
+  if (const auto s = check_shape(function, rows, cols, 1)) return s;
   const int64_t n = rows * cols, size = dtype_size(dtype);
-  if (const auto s = check_pointer(kName, "x", x, n)) return s;
-  if (const auto s = check_pointer(kName, "y", y, n)) return s;
-  if (const auto s = check_apart(kName, {"y", y, n * size}, {"x", x, n * size}, true)) return s;
+  if (const auto s = check_pointer(function, "x", x, n)) return s;
+  if (const auto s = check_pointer(function, "y", y, n)) return s;
+  if (const auto s = check_apart(function, {"y", y, n * size}, {"x", x, n * size}, true)) return s;
 
   Session session(ctx);
   if (session.status() != MPCORE_OK) return session.status();
-  const auto& kernels = session.kernels();
+  const auto run = session.kernels().*kernel;
   return for_row_blocks(session, rows, cols, [&](int64_t first, int64_t count) {
     const int64_t at = first * cols * size;
-    kernels.softmax(count, cols, advance(x, at), advance(y, at), dtype);
+    run(count, cols, advance(x, at), advance(y, at), dtype);
   });
 }
 
-mpcore_status softmax_backward(mpcore_context* ctx, int64_t rows, int64_t cols, const void* y,
+mpcore_status softmax_backward(const char* function, RowsBackward KernelTable::* kernel,
+                               mpcore_context* ctx, int64_t rows, int64_t cols, const void* y,
                                const void* dy, void* dx, mpcore_dtype dtype) {
-  constexpr const char* kName = "mpcore_softmax_backward";
-  if (const auto s = check_compute_dtype(kName, "dtype", dtype)) return s;
-  if (const auto s = check_shape(kName, rows, cols, 1)) return s;
+  if (const auto s = check_compute_dtype(function, "dtype", dtype)) return s;
+  if (const auto s = check_shape(function, rows, cols, 1)) return s;
   const int64_t n = rows * cols, size = dtype_size(dtype);
-  if (const auto s = check_pointer(kName, "y", y, n)) return s;
-  if (const auto s = check_pointer(kName, "dy", dy, n)) return s;
-  if (const auto s = check_pointer(kName, "dx", dx, n)) return s;
+  if (const auto s = check_pointer(function, "y", y, n)) return s;
+  if (const auto s = check_pointer(function, "dy", dy, n)) return s;
+  if (const auto s = check_pointer(function, "dx", dx, n)) return s;
   const Range out{"dx", dx, n * size};
-  if (const auto s = check_apart(kName, out, {"y", y, n * size})) return s;
-  if (const auto s = check_apart(kName, out, {"dy", dy, n * size}, true)) return s;
+  if (const auto s = check_apart(function, out, {"y", y, n * size})) return s;
+  if (const auto s = check_apart(function, out, {"dy", dy, n * size}, true)) return s;
 
   Session session(ctx);
   if (session.status() != MPCORE_OK) return session.status();
-  const auto& kernels = session.kernels();
+  const auto run = session.kernels().*kernel;
   return for_row_blocks(session, rows, cols, [&](int64_t first, int64_t count) {
     const int64_t at = first * cols * size;
-    kernels.softmax_backward(count, cols, advance(y, at), advance(dy, at), advance(dx, at), dtype);
+    run(count, cols, advance(y, at), advance(dy, at), advance(dx, at), dtype);
   });
 }
 
@@ -200,37 +151,51 @@ mpcore_status check_labels(const char* function, int64_t rows, int64_t cols,
   return MPCORE_OK;
 }
 
-mpcore_status softmax_xent(mpcore_context* ctx, int64_t rows, int64_t cols, const void* x,
-                           const int64_t* labels, const float* scale, float* loss, void* dx,
-                           mpcore_dtype dtype) {
-  constexpr const char* kName = "mpcore_softmax_xent";
-  if (const auto s = check_compute_dtype(kName, "dtype", dtype)) return s;
-  if (const auto s = check_shape(kName, rows, cols, 1)) return s;
-  const int64_t n = rows * cols, size = dtype_size(dtype);
-  if (const auto s = check_pointer(kName, "x", x, n)) return s;
-  if (const auto s = check_pointer(kName, "labels", labels, rows)) return s;
-  if (dx != nullptr)
-    if (const auto s = check_pointer(kName, "scale (needed for dx)", scale, rows)) return s;
-  const Range losses{"loss", loss, rows * int64_t{sizeof(float)}}, out{"dx", dx, n * size};
-  const Range inputs[] = {{"x", x, n * size},
-                          {"labels", labels, rows * int64_t{sizeof(int64_t)}},
-                          {"scale", dx == nullptr ? nullptr : scale, losses.bytes}};
-  for (const auto& input : inputs) {
-    if (const auto s = check_apart(kName, losses, input)) return s;
-    if (const auto s = check_apart(kName, out, input, input.data == x)) return s;
-  }
-  if (const auto s = check_apart(kName, losses, out)) return s;
-  if (const auto s = check_labels(kName, rows, cols, labels)) return s;
-  if (loss == nullptr && dx == nullptr) return MPCORE_OK;
+mpcore_status check_xent(const char* function, const SoftmaxXent& s) {
+  if (const auto e = check_compute_dtype(function, "dtype", s.dtype)) return e;
+  if (const auto e = check_shape(function, s.rows, s.cols, 1)) return e;
+  const int64_t n = s.rows * s.cols, size = dtype_size(s.dtype);
+  if (const auto e = check_pointer(function, "x", s.x, n)) return e;
+  if (s.targets != nullptr && s.labels != nullptr)
+    return fail(MPCORE_INVALID_ARGUMENT, "%s: labels must be NULL where there are targets",
+                function);
+  if (s.targets == nullptr)
+    if (const auto e = check_pointer(function, "labels", s.labels, s.rows)) return e;
+  if (!(s.smoothing >= 0 && s.smoothing <= 1))
+    return fail(MPCORE_INVALID_ARGUMENT, "%s: smoothing must be in [0, 1] (got smoothing=%g)",
+                function, static_cast<double>(s.smoothing));
+  if (s.dx != nullptr)
+    if (const auto e = check_pointer(function, "scale (needed for dx)", s.scale, s.rows)) return e;
+  const int64_t floats = sizeof(float);
+  if (const auto e =
+          check_all_apart(function, {{"dx", s.dx, n * size}, {"loss", s.loss, s.rows * floats}},
+                          {{"x", s.x, n * size},
+                           {"labels", s.labels, s.rows * int64_t{sizeof(int64_t)}},
+                           {"targets", s.targets, n * floats},
+                           {"scale", s.dx == nullptr ? nullptr : s.scale, s.rows * floats}},
+                          s.x))
+    return e;
+  return s.targets != nullptr ? MPCORE_OK : check_labels(function, s.rows, s.cols, s.labels);
+}
+
+mpcore_status softmax_xent(const char* function, mpcore_context* ctx, const SoftmaxXent& s) {
+  if (const auto e = check_xent(function, s)) return e;
+  if (s.loss == nullptr && s.dx == nullptr) return MPCORE_OK;
 
   Session session(ctx);
   if (session.status() != MPCORE_OK) return session.status();
   const auto& kernels = session.kernels();
-  return for_row_blocks(session, rows, cols, [&](int64_t first, int64_t count) {
-    const int64_t at = first * cols * size;
-    kernels.softmax_xent(count, cols, advance(x, at), labels + first,
-                         scale == nullptr ? nullptr : scale + first,
-                         loss == nullptr ? nullptr : loss + first, advance(dx, at), dtype);
+  return for_row_blocks(session, s.rows, s.cols, [&](int64_t first, int64_t count) {
+    const int64_t at = first * s.cols * dtype_size(s.dtype);
+    SoftmaxXent block = s;
+    block.rows = count;
+    block.x = advance(s.x, at);
+    block.dx = advance(s.dx, at);
+    if (s.labels != nullptr) block.labels += first;
+    if (s.targets != nullptr) block.targets += first * s.cols;
+    if (s.scale != nullptr) block.scale += first;
+    if (s.loss != nullptr) block.loss += first;
+    kernels.softmax_xent(block);
   });
 }
 
@@ -252,18 +217,56 @@ mpcore_status mpcore_dense_backward(mpcore_context* ctx, mpcore_activation activ
 
 mpcore_status mpcore_softmax(mpcore_context* ctx, int64_t rows, int64_t cols, const void* x,
                              void* y, mpcore_dtype dtype) {
-  return mpcore::guarded([&] { return mpcore::softmax(ctx, rows, cols, x, y, dtype); });
+  return mpcore::guarded([&] {
+    return mpcore::softmax("mpcore_softmax", &mpcore::KernelTable::softmax, ctx, rows, cols, x, y,
+                           dtype);
+  });
 }
 
 mpcore_status mpcore_softmax_backward(mpcore_context* ctx, int64_t rows, int64_t cols,
                                       const void* y, const void* dy, void* dx, mpcore_dtype dtype) {
-  return mpcore::guarded(
-      [&] { return mpcore::softmax_backward(ctx, rows, cols, y, dy, dx, dtype); });
+  return mpcore::guarded([&] {
+    return mpcore::softmax_backward("mpcore_softmax_backward",
+                                    &mpcore::KernelTable::softmax_backward, ctx, rows, cols, y, dy,
+                                    dx, dtype);
+  });
+}
+
+mpcore_status mpcore_log_softmax(mpcore_context* ctx, int64_t rows, int64_t cols, const void* x,
+                                 void* y, mpcore_dtype dtype) {
+  return mpcore::guarded([&] {
+    return mpcore::softmax("mpcore_log_softmax", &mpcore::KernelTable::log_softmax, ctx, rows, cols,
+                           x, y, dtype);
+  });
+}
+
+mpcore_status mpcore_log_softmax_backward(mpcore_context* ctx, int64_t rows, int64_t cols,
+                                          const void* y, const void* dy, void* dx,
+                                          mpcore_dtype dtype) {
+  return mpcore::guarded([&] {
+    return mpcore::softmax_backward("mpcore_log_softmax_backward",
+                                    &mpcore::KernelTable::log_softmax_backward, ctx, rows, cols, y,
+                                    dy, dx, dtype);
+  });
 }
 
 mpcore_status mpcore_softmax_xent(mpcore_context* ctx, int64_t rows, int64_t cols, const void* x,
                                   const int64_t* labels, const float* scale, float* loss, void* dx,
                                   mpcore_dtype dtype) {
-  return mpcore::guarded(
-      [&] { return mpcore::softmax_xent(ctx, rows, cols, x, labels, scale, loss, dx, dtype); });
+  return mpcore::guarded([&] {
+    return mpcore::softmax_xent("mpcore_softmax_xent", ctx,
+                                {rows, cols, x, labels, nullptr, 0.0f, scale, loss, dx, dtype});
+  });
+}
+
+mpcore_status mpcore_softmax_xent_smoothed(mpcore_context* ctx, int64_t rows, int64_t cols,
+                                           const void* x, const int64_t* labels,
+                                           const float* targets, float smoothing,
+                                           const float* scale, float* loss, void* dx,
+                                           mpcore_dtype dtype) {
+  return mpcore::guarded([&] {
+    return mpcore::softmax_xent(
+        "mpcore_softmax_xent_smoothed", ctx,
+        {rows, cols, x, labels, targets, smoothing, scale, loss, dx, dtype});
+  });
 }

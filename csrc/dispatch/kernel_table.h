@@ -106,6 +106,81 @@ struct LimitKernels {
   void (*stream)(mpcore_stream stream, int64_t iterations, int64_t n, float* const* arrays);
 };
 
+// Softmax cross-entropy of rows with class indices or (labels null) with distributions.
+struct SoftmaxXent {
+  int64_t rows, cols;
+  const void* x;
+  const int64_t* labels;
+  const float* targets;
+  float smoothing;
+  const float* scale;  // not read without dx
+  float* loss;         // nullptr: not wanted, as dx
+  void* dx;
+  mpcore_dtype dtype;
+};
+
+// Layer normalisation of a block of rows; RMS normalisation unless `center`. Null: no gamma, beta;
+// mean and rstd not wanted.
+struct RowNorm {
+  int64_t rows, cols;
+  const void* x;
+  const float *gamma, *beta;
+  float epsilon;
+  bool center;
+  void* y;
+  float *mean, *rstd;
+  mpcore_dtype dtype;
+};
+// Its backward. To dgamma and dbeta (null: not wanted) the rows add in increasing order, in fp32.
+struct RowNormBackward {
+  int64_t rows, cols;
+  const void* x;
+  const float *gamma, *mean, *rstd;
+  const void* dy;
+  bool center;
+  void* dx;  // nullptr: not wanted
+  float *dgamma, *dbeta;
+  mpcore_dtype dtype;
+};
+
+// Columns of a block of rows, with given statistics: y = (x - mean) rstd gamma + beta. Null: no
+// mean, gamma, beta.
+struct ColumnNorm {
+  int64_t rows, cols;
+  const void* x;
+  const float *mean, *rstd, *gamma, *beta;
+  void* y;
+  mpcore_dtype dtype;
+};
+// The sums over the rows of dy h and of dy, h = (x - mean) rstd.
+struct ColumnNormSums {
+  int64_t rows, cols;
+  const void *x, *dy;
+  const float *mean, *rstd;
+  float *dgamma, *dbeta;
+  mpcore_dtype dtype;
+};
+// dx = (dy - shift - h slope) factor.
+struct ColumnNormBackward {
+  int64_t rows, cols;
+  const void *x, *dy;
+  const float *mean, *rstd, *shift, *slope, *factor;
+  void* dx;
+  mpcore_dtype dtype;
+};
+
+struct NormKernels {
+  void (*row)(const RowNorm& r);
+  void (*row_backward)(const RowNormBackward& r);
+  // Of a leaf: the mean as the sum of its rows gives it, and the sums of the differences to it and
+  // of their squares.
+  void (*column_moments)(int64_t rows, int64_t cols, const void* x, float* mean, float* rest,
+                         float* squares, mpcore_dtype dtype);
+  void (*column)(const ColumnNorm& c);
+  void (*column_sums)(const ColumnNormSums& c);
+  void (*column_backward)(const ColumnNormBackward& c);
+};
+
 constexpr int kOptimStates = 4;
 // Elements that an update works on at a time. Tasks are cut at multiples of it.
 constexpr int64_t kOptimBlock = 1024;
@@ -192,8 +267,11 @@ struct KernelTable {
   void (*softmax)(int64_t rows, int64_t cols, const void* x, void* y, mpcore_dtype dtype);
   void (*softmax_backward)(int64_t rows, int64_t cols, const void* y, const void* dy, void* dx,
                            mpcore_dtype dtype);
-  void (*softmax_xent)(int64_t rows, int64_t cols, const void* x, const int64_t* labels,
-                       const float* scale, float* loss, void* dx, mpcore_dtype dtype);
+  void (*log_softmax)(int64_t rows, int64_t cols, const void* x, void* y, mpcore_dtype dtype);
+  void (*log_softmax_backward)(int64_t rows, int64_t cols, const void* y, const void* dy, void* dx,
+                               mpcore_dtype dtype);
+  void (*softmax_xent)(const SoftmaxXent& s);
+  NormKernels norm;
 
   GemmKernels gemm;
   LimitKernels limits;

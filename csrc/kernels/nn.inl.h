@@ -183,35 +183,124 @@ void softmax_backward_kernel(int64_t rows, int64_t cols, const void* y, const vo
   });
 }
 
-// The loss is evaluated in double from the fp32 sum and rounded once.
-void softmax_xent_kernel(int64_t rows, int64_t cols, const void* x, const int64_t* labels,
-                         const float* scale, float* loss, void* dx, mpcore_dtype dtype) {
+// y = (x - max) - log(sum).
+void log_softmax_kernel(int64_t rows, int64_t cols, const void* x, void* y, mpcore_dtype dtype) {
   dispatch_compute(dtype, [&](auto* type) {
     using T = Pointee<decltype(type)>;
     for (int64_t i = 0; i < rows; ++i) {
       const T* from = static_cast<const T*>(x) + i * cols;
+      T* to = static_cast<T*>(y) + i * cols;
       const RowSum row = sum_exp(from, cols);
-      int64_t label;
-      memcpy(&label, labels + i, sizeof(label));
-      const F32x16 logit = F32x16::load(from + label, 1);
-      if (loss != nullptr) {
-        float picked[kLanes];
-        logit.store(picked);
-        const double margin = static_cast<double>(row.max) - static_cast<double>(picked[0]);
-        const float value = static_cast<float>(log_from_one(row.sum) + margin);
-        memcpy(loss + i, &value, sizeof(value));
-      }
-      if (dx == nullptr) continue;
-      T* to = static_cast<T*>(dx) + i * cols;
-      float factor;
-      memcpy(&factor, scale + i, sizeof(factor));
-      const F32x16 shift = F32x16::set(row.max), sum = F32x16::set(row.sum);
-      const F32x16 weight = F32x16::set(factor);
+      const F32x16 shift = F32x16::set(row.max);
+      const F32x16 log = F32x16::set(static_cast<float>(log_from_one(row.sum)));
       for_each_vector(cols, [&](int64_t j, auto count) {
-        store(weight * (exp(load(from + j, count) - shift) / sum), to + j, count);
+        store((load(from + j, count) - shift) - log, to + j, count);
       });
-      store(weight * (exp(logit - shift) / sum - F32x16::set(1.0f)), to + label, 1);
     }
+  });
+}
+
+void log_softmax_backward_kernel(int64_t rows, int64_t cols, const void* y, const void* dy,
+                                 void* dx, mpcore_dtype dtype) {
+  dispatch_compute(dtype, [&](auto* type) {
+    using T = Pointee<decltype(type)>;
+    for (int64_t i = 0; i < rows; ++i) {
+      const T* logs = static_cast<const T*>(y) + i * cols;
+      const T* g = static_cast<const T*>(dy) + i * cols;
+      T* to = static_cast<T*>(dx) + i * cols;
+      F32x16 sum = F32x16::zero();
+      for_each_vector(cols, [&](int64_t j, auto count) { sum = sum + load(g + j, count); });
+      const F32x16 back = F32x16::set(0.0f - reduce_add(sum));
+      for_each_vector(cols, [&](int64_t j, auto count) {
+        store(fma(exp(load(logs + j, count)), back, load(g + j, count)), to + j, count);
+      });
+    }
+  });
+}
+
+// The loss is evaluated in double from fp32 sums and rounded once.
+inline void store_loss(double value, float* loss) {
+  const float rounded = static_cast<float>(value);
+  memcpy(loss, &rounded, sizeof(rounded));
+}
+
+template <class T>
+inline void label_xent_row(const T* x, int64_t cols, int64_t label, float scale, float* loss,
+                           T* dx) {
+  const RowSum row = sum_exp(x, cols);
+  const F32x16 logit = F32x16::load(x + label, 1);
+  if (loss != nullptr) {
+    float picked[kLanes];
+    logit.store(picked);
+    const double margin = static_cast<double>(row.max) - static_cast<double>(picked[0]);
+    store_loss(log_from_one(row.sum) + margin, loss);
+  }
+  if (dx == nullptr) return;
+  const F32x16 shift = F32x16::set(row.max), sum = F32x16::set(row.sum);
+  const F32x16 weight = F32x16::set(scale);
+  for_each_vector(cols, [&](int64_t j, auto count) {
+    store(weight * (exp(load(x + j, count) - shift) / sum), dx + j, count);
+  });
+  store(weight * (exp(logit - shift) / sum - F32x16::set(1.0f)), dx + label, 1);
+}
+
+// Of a distribution: loss = sum_j t_j (log(sum) - (x_j - max)), dx_j = scale (p_j sum(t) - t_j).
+// target(j, count) is a vector of t, zero past the end. Where t is 0, x may be anything.
+template <class T, class Target>
+inline void target_xent_row(const T* x, int64_t cols, Target&& target, float scale, float* loss,
+                            T* dx) {
+  const RowSum row = sum_exp(x, cols);
+  const F32x16 shift = F32x16::set(row.max), zero = F32x16::zero();
+  F32x16 mass = zero, moment = zero;
+  for_each_vector(cols, [&](int64_t j, auto count) {
+    const F32x16 t = target(j, count);
+    mass = mass + t;
+    moment = moment + select(less(zero, abs(t)), t * (load(x + j, count) - shift), zero);
+  });
+  const float total = reduce_add(mass);
+  if (loss != nullptr)
+    store_loss(log_from_one(row.sum) * static_cast<double>(total) -
+                   static_cast<double>(reduce_add(moment)),
+               loss);
+  if (dx == nullptr) return;
+  const F32x16 weight = F32x16::set(scale), sum = F32x16::set(row.sum), all = F32x16::set(total);
+  for_each_vector(cols, [&](int64_t j, auto count) {
+    const F32x16 p = exp(load(x + j, count) - shift) / sum;
+    store(weight * (p * all - target(j, count)), dx + j, count);
+  });
+}
+
+template <class T>
+inline void softmax_xent_row(const SoftmaxXent& s, int64_t i) {
+  const T* x = static_cast<const T*>(s.x) + i * s.cols;
+  T* dx = s.dx == nullptr ? nullptr : static_cast<T*>(s.dx) + i * s.cols;
+  float* loss = s.loss == nullptr ? nullptr : s.loss + i;
+  float scale = 0.0f;
+  if (dx != nullptr) memcpy(&scale, s.scale + i, sizeof(scale));
+  const F32x16 kept = F32x16::set(1.0f - s.smoothing);
+  const F32x16 spread = F32x16::set(s.smoothing / static_cast<float>(s.cols));
+  if (s.targets != nullptr) {
+    const float* t = s.targets + i * s.cols;
+    const auto target = [&](int64_t j, auto count) {
+      return first_lanes(fma(load(t + j, count), kept, spread), count);
+    };
+    return target_xent_row(x, s.cols, target, scale, loss, dx);
+  }
+  int64_t label;
+  memcpy(&label, s.labels + i, sizeof(label));
+  if (s.smoothing == 0.0f) return label_xent_row(x, s.cols, label, scale, loss, dx);
+  const auto target = [&](int64_t j, auto count) {
+    const F32x16 place = F32x16::set(static_cast<float>(label - j));
+    const Mask16 here = less(abs(F32x16::load(kLaneIndex) - place), F32x16::set(0.5f));
+    return first_lanes(select(here, kept + spread, spread), count);
+  };
+  target_xent_row(x, s.cols, target, scale, loss, dx);
+}
+
+void softmax_xent_kernel(const SoftmaxXent& s) {
+  dispatch_compute(s.dtype, [&](auto* type) {
+    using T = Pointee<decltype(type)>;
+    for (int64_t i = 0; i < s.rows; ++i) softmax_xent_row<T>(s, i);
   });
 }
 

@@ -9,6 +9,8 @@
 #include "kernels/grad.inl.h"
 #include "kernels/limits.inl.h"
 #include "kernels/nn.inl.h"
+#include "kernels/nn_batch_norm.inl.h"
+#include "kernels/nn_norm.inl.h"
 #include "kernels/notes.inl.h"
 #include "kernels/optim.inl.h"
 #include "kernels/stochastic.inl.h"
@@ -34,7 +36,15 @@ constexpr KernelTable make_table() {
       .dense_backward = dense_backward_kernel,
       .softmax = softmax_kernel,
       .softmax_backward = softmax_backward_kernel,
+      .log_softmax = log_softmax_kernel,
+      .log_softmax_backward = log_softmax_backward_kernel,
       .softmax_xent = softmax_xent_kernel,
+      .norm = {.row = row_norm_kernel,
+               .row_backward = row_norm_backward_kernel,
+               .column_moments = column_moments_kernel,
+               .column = column_norm_kernel,
+               .column_sums = column_norm_sums_kernel,
+               .column_backward = column_norm_backward_kernel},
       .gemm = make_gemm_kernels<Level>(),
       .limits = make_limit_kernels<Level>(),
   };

@@ -81,6 +81,14 @@ inline void store(F32x16 x, T* p, int n) {
   x.store(p, n);
 }
 
+// x with the lanes from `count` on zero.
+inline F32x16 first_lanes(F32x16 x, Whole) { return x; }
+inline F32x16 first_lanes(F32x16 x, int count) {
+  float v[kLanes];
+  x.store(v);
+  return F32x16::load(v, count);
+}
+
 // Stores 64 elements. A level may have a better one for one of the types.
 template <class T>
 inline void store_block(const F32x16 (&x)[4], T* p) {

@@ -185,6 +185,65 @@ static void test_softmax_family_is_accurate(void) {
   }
 }
 
+/* log_softmax and the cross-entropy of distributions, against double. */
+static void test_log_softmax_and_smoothed_xent_are_accurate(void) {
+  enum { kRows = 70, kCols = 49, kN = kRows * kCols };
+  static double x[kN], g[kN], got[kN];
+  static float targets[kN], scale[kRows], loss[kRows], in[kN], out[kN], dy[kN];
+  int64_t labels[kRows];
+  const float smoothing = 0.25f;
+  for (int d = 0; d < 3; ++d) {
+    const double unit = epsilon_of(kDtypes[d]) / 2, work = 0x1p-23 * 12;
+    int wrong = 0;
+    for (int i = 0; i < kN; ++i) x[i] = 8 * random_unit(), g[i] = random_unit();
+    put(in, kDtypes[d], x, kN), get(x, in, kDtypes[d], kN);
+    put(dy, kDtypes[d], g, kN), get(g, dy, kDtypes[d], kN);
+    for (int i = 0; i < kN; ++i) targets[i] = (float)fabs(random_unit());
+    for (int i = 0; i < kRows; ++i) labels[i] = i % kCols, scale[i] = (float)random_unit();
+    EXPECT(mpcore_log_softmax(NULL, kRows, kCols, in, out, kDtypes[d]) == MPCORE_OK);
+    get(got, out, kDtypes[d], kN);
+    EXPECT(mpcore_log_softmax_backward(NULL, kRows, kCols, out, dy, dy, kDtypes[d]) == MPCORE_OK);
+    for (int kind = 0; kind < 2; ++kind) {
+      EXPECT(mpcore_softmax_xent_smoothed(NULL, kRows, kCols, in, kind ? NULL : labels,
+                                          kind ? targets : NULL, smoothing, scale, loss, out,
+                                          kDtypes[d]) == MPCORE_OK);
+      static double dx[kN];
+      get(dx, out, kDtypes[d], kN);
+      for (int i = 0; i < kRows; ++i) {
+        double sum = 0, mass = 0, want = 0;
+        for (int j = 0; j < kCols; ++j) sum += exp(x[i * kCols + j]);
+        for (int j = 0; j < kCols; ++j) {
+          const int k = i * kCols + j;
+          const double log_p = x[k] - log(sum), t = kind ? targets[k] : j == labels[i];
+          const double smooth = t * (1 - smoothing) + smoothing / kCols;
+          if (kind == 0) wrong += !(fabs(got[k] - log_p) <= unit * fabs(log_p) + 4 * work);
+          mass += smooth, want -= smooth * log_p;
+        }
+        wrong += !(fabs(loss[i] - want) <= work * (8 * mass + want));
+        for (int j = 0; j < kCols; ++j) {
+          const int k = i * kCols + j;
+          const double t = kind ? targets[k] : j == labels[i], p = exp(x[k]) / sum;
+          const double slope = p * mass - (t * (1 - smoothing) + smoothing / kCols);
+          const double bound = work * (p * mass + 1) + unit * fabs(slope) + 0x1p-24;
+          wrong += !(fabs(dx[k] - scale[i] * slope) <= fabs(scale[i]) * bound + 0x1p-24);
+        }
+      }
+    }
+    double back[kCols];
+    get(x, dy, kDtypes[d], kN);
+    for (int i = 0; i < kRows; ++i) {
+      double sum = 0;
+      for (int j = 0; j < kCols; ++j) sum += g[i * kCols + j];
+      for (int j = 0; j < kCols; ++j) {
+        const int k = i * kCols + j;
+        back[j] = g[k] - exp(got[k]) * sum;
+        wrong += !(fabs(x[k] - back[j]) <= unit * fabs(back[j]) + 64 * work);
+      }
+    }
+    EXPECT(wrong == 0);
+  }
+}
+
 static void test_softmax_of_special_rows(void) {
   const float inf = INFINITY;
   const float x[5][3] = {
@@ -232,6 +291,13 @@ static void run_everything(mpcore_context* ctx, unsigned char* out) {
       EXPECT(mpcore_softmax_xent(ctx, rows, cols, x, labels, scale, (float*)out, out + 4 * rows,
                                  kDtypes[d]) == MPCORE_OK);
       out += 4 * (size_t)rows + bytes + (-bytes & 3);
+      EXPECT(mpcore_log_softmax(ctx, rows, cols, x, out, kDtypes[d]) == MPCORE_OK);
+      EXPECT(mpcore_log_softmax_backward(ctx, rows, cols, out, g, out + bytes, kDtypes[d]) ==
+             MPCORE_OK);
+      out += 2 * bytes + (-bytes & 3);
+      EXPECT(mpcore_softmax_xent_smoothed(ctx, rows, cols, x, labels, NULL, 0.1f, scale,
+                                          (float*)out, out + 4 * rows, kDtypes[d]) == MPCORE_OK);
+      out += 4 * (size_t)rows + bytes + (-bytes & 3);
       free(v), free(x), free(g), free(labels), free(scale);
     }
   }
@@ -273,6 +339,14 @@ static void test_errors_name_the_field_and_write_nothing(void) {
   REFUSED(mpcore_softmax_xent(NULL, 2, 4, x, NULL, scale, loss, y, 0), bad, "softmax_xent",
           "labels");
   REFUSED(mpcore_softmax_xent(NULL, 2, 4, x, labels, scale, x, y, 0), bad, "softmax_xent", "loss");
+  REFUSED(mpcore_softmax_xent_smoothed(NULL, 2, 4, x, labels, x, 0, scale, loss, y, 0), bad,
+          "softmax_xent_smoothed", "labels must be NULL");
+  REFUSED(mpcore_softmax_xent_smoothed(NULL, 2, 4, x, NULL, NULL, 0, scale, loss, y, 0), bad,
+          "softmax_xent_smoothed", "labels");
+  REFUSED(mpcore_softmax_xent_smoothed(NULL, 2, 4, x, labels, NULL, 1.5f, scale, loss, y, 0), bad,
+          "softmax_xent_smoothed", "smoothing");
+  REFUSED(mpcore_log_softmax(NULL, 2, 0, x, y, 0), bad, "log_softmax", "cols must be >= 1");
+  REFUSED(mpcore_log_softmax_backward(NULL, 2, 2, x, y, x, 0), bad, "log_softmax_backward", "dx");
 #undef REFUSED
   for (int i = 0; i < 8; ++i) EXPECT(y[i] == 9 && x[i] == (float)(i + 1));
   EXPECT(loss[0] == 9 && loss[1] == 9);
@@ -288,8 +362,9 @@ int main(void) {
   test_dense_backward_sums_in_the_documented_order();
   test_dense_backward_differentiates_sigmoid_and_tanh();
   test_softmax_family_is_accurate();
+  test_log_softmax_and_smoothed_xent_are_accurate();
   test_softmax_of_special_rows();
   test_errors_name_the_field_and_write_nothing();
-  expect_same_everywhere(run_everything, 24 * 1000 * 1000);
+  expect_same_everywhere(run_everything, 32 * 1000 * 1000);
   return expect_result();
 }

@@ -1,16 +1,16 @@
 """IndexedSlices: the gradient of a few rows of a variable."""
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from mpcore import dtypes
-from mpcore.tape import unwrap
+from mpcore.tape import SparseGradient, unwrap
 
 __all__ = ["IndexedSlices"]
 
 
-class IndexedSlices:
+class IndexedSlices(SparseGradient):
     """Rows that stand for an array whose other rows are zero.
 
     An optimizer takes it for a gradient: rows given twice are summed first, then it is
@@ -42,7 +42,7 @@ class IndexedSlices:
     def __init__(self, values: Any, indices: Any, dense_shape: tuple[int, ...]) -> None:
         self.values = unwrap(values)
         self.indices = unwrap(indices)
-        self.dense_shape = tuple(int(dim) for dim in dense_shape)
+        self.dense_shape = self.shape = tuple(int(dim) for dim in dense_shape)
         if not self.dense_shape:
             raise ValueError(
                 "`dense_shape` must have at least 1 dimension. Received: dense_shape=()"
@@ -72,10 +72,11 @@ class IndexedSlices:
                 f"`indices` must be in [0, {limit}). Received: {self.indices}"
             )
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of the array."""
-        return self.dense_shape
+    def joined(self, other: Self) -> Self:
+        """Return the sum of two for the same array: the rows of both."""
+        values = np.concatenate([self.values, other.values])
+        indices = np.concatenate([self.indices, other.indices])
+        return type(self)(values, indices, self.dense_shape)
 
     def to_dense(self) -> np.ndarray:
         """Return the array, in float32 (float64 for float64 values)."""

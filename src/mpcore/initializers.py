@@ -172,7 +172,7 @@ def _normal(
     return sample
 
 
-@register(_KIND)
+@register(_KIND, "uniform")
 class RandomUniform(_Random):
     """Draws from the uniform distribution over [minval, maxval)."""
 
@@ -191,7 +191,7 @@ class RandomUniform(_Random):
         return {"minval": self.minval, "maxval": self.maxval, "seed": self.seed}
 
 
-@register(_KIND)
+@register(_KIND, "normal")
 class RandomNormal(_Random):
     """Draws from a normal distribution."""
 

@@ -153,6 +153,46 @@ cdef extern from "mpcore/mpcore.h" nogil:
         const int64_t* labels, const float* scale, float* loss, void* dx,
         int32_t dtype)
 
+    int32_t mpcore_log_softmax(
+        mpcore_context* ctx, int64_t rows, int64_t cols, const void* x, void* y,
+        int32_t dtype)
+    int32_t mpcore_log_softmax_backward(
+        mpcore_context* ctx, int64_t rows, int64_t cols, const void* y,
+        const void* dy, void* dx, int32_t dtype)
+    int32_t mpcore_softmax_xent_smoothed(
+        mpcore_context* ctx, int64_t rows, int64_t cols, const void* x,
+        const int64_t* labels, const float* targets, float smoothing,
+        const float* scale, float* loss, void* dx, int32_t dtype)
+
+    # nn.h: normalisation
+    int32_t mpcore_layer_norm(
+        mpcore_context* ctx, int64_t rows, int64_t cols, const void* x,
+        const float* gamma, const float* beta, float epsilon, void* y, float* mean,
+        float* rstd, int32_t dtype)
+    int32_t mpcore_layer_norm_backward(
+        mpcore_context* ctx, int64_t rows, int64_t cols, const void* x,
+        const float* gamma, const float* mean, const float* rstd, const void* dy,
+        void* dx, float* dgamma, float* dbeta, int32_t dtype)
+    int32_t mpcore_rms_norm(
+        mpcore_context* ctx, int64_t rows, int64_t cols, const void* x,
+        const float* gamma, float epsilon, void* y, float* rstd, int32_t dtype)
+    int32_t mpcore_rms_norm_backward(
+        mpcore_context* ctx, int64_t rows, int64_t cols, const void* x,
+        const float* gamma, const float* rstd, const void* dy, void* dx, float* dgamma,
+        int32_t dtype)
+    int32_t mpcore_batch_norm_moments(
+        mpcore_context* ctx, int64_t rows, int64_t cols, const void* x, float* mean,
+        float* variance, int32_t dtype)
+    int32_t mpcore_batch_norm(
+        mpcore_context* ctx, int64_t rows, int64_t cols, const void* x,
+        const float* mean, const float* variance, float epsilon, const float* gamma,
+        const float* beta, void* y, int32_t dtype)
+    int32_t mpcore_batch_norm_backward(
+        mpcore_context* ctx, int64_t rows, int64_t cols, const void* x,
+        const float* mean, const float* variance, float epsilon, const float* gamma,
+        const void* dy, int32_t constant_moments, void* dx, float* dgamma,
+        float* dbeta, int32_t dtype)
+
     # optim.h
     enum:
         MPCORE_OPTIMIZER_SGD

@@ -94,20 +94,57 @@ def softmax_backward(
     check(status)
 
 
+def log_softmax(cnp.ndarray x not None, cnp.ndarray y not None) -> None:
+    """Write the logarithm of the softmax of each row of x to y."""
+    cdef int32_t dtype = input_code(x, "x")
+    require_ndim(x, "x", 2)
+    cdef int64_t rows = cnp.PyArray_DIM(x, 0)
+    cdef int64_t cols = cnp.PyArray_DIM(x, 1)
+    cdef void* x_data = cnp.PyArray_DATA(x)
+    cdef void* y_data = _output(y, "y", rows * cols, dtype)
+    cdef int32_t status
+    with nogil:
+        status = mpcore_log_softmax(NULL, rows, cols, x_data, y_data, dtype)
+    check(status)
+
+
+def log_softmax_backward(
+        cnp.ndarray y not None, cnp.ndarray dy not None,
+        cnp.ndarray dx not None) -> None:
+    """Write the gradient of log_softmax's input to dx, from its output and gradient."""
+    cdef int32_t dtype = input_code(y, "y")
+    require_ndim(y, "y", 2)
+    cdef int64_t rows = cnp.PyArray_DIM(y, 0)
+    cdef int64_t cols = cnp.PyArray_DIM(y, 1)
+    cdef void* y_data = cnp.PyArray_DATA(y)
+    cdef void* dy_data = _input(dy, "dy", rows * cols, dtype)
+    cdef void* dx_data = _output(dx, "dx", rows * cols, dtype)
+    cdef int32_t status
+    with nogil:
+        status = mpcore_log_softmax_backward(
+            NULL, rows, cols, y_data, dy_data, dx_data, dtype)
+    check(status)
+
+
 def softmax_xent(
-        cnp.ndarray x not None, cnp.ndarray labels not None, cnp.ndarray scale,
-        cnp.ndarray loss, cnp.ndarray dx) -> None:
+        cnp.ndarray x not None, cnp.ndarray labels, cnp.ndarray targets,
+        float smoothing, cnp.ndarray scale, cnp.ndarray loss, cnp.ndarray dx) -> None:
     """Write softmax cross-entropy per row to loss and its scaled gradient to dx."""
     cdef int32_t dtype = input_code(x, "x")
     require_ndim(x, "x", 2)
     cdef int64_t rows = cnp.PyArray_DIM(x, 0)
     cdef int64_t cols = cnp.PyArray_DIM(x, 1)
     cdef void* x_data = cnp.PyArray_DATA(x)
-    cdef void* labels_data = _input(labels, "labels", rows, MPCORE_DTYPE_I64)
+    cdef void* labels_data = NULL
+    cdef void* targets_data = NULL
     cdef void* scale_data = NULL
     cdef void* loss_data = NULL
     cdef void* dx_data = NULL
     cdef int32_t status
+    if labels is not None:
+        labels_data = _input(labels, "labels", rows, MPCORE_DTYPE_I64)
+    if targets is not None:
+        targets_data = _input(targets, "targets", rows * cols, MPCORE_DTYPE_F32)
     if scale is not None:
         scale_data = _input(scale, "scale", rows, MPCORE_DTYPE_F32)
     if loss is not None:
@@ -115,7 +152,7 @@ def softmax_xent(
     if dx is not None:
         dx_data = _output(dx, "dx", rows * cols, dtype)
     with nogil:
-        status = mpcore_softmax_xent(
-            NULL, rows, cols, x_data, <int64_t*>labels_data, <float*>scale_data,
-            <float*>loss_data, dx_data, dtype)
+        status = mpcore_softmax_xent_smoothed(
+            NULL, rows, cols, x_data, <int64_t*>labels_data, <float*>targets_data,
+            smoothing, <float*>scale_data, <float*>loss_data, dx_data, dtype)
     check(status)

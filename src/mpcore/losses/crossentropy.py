@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from mpcore import dtypes, ops
-from mpcore.losses.loss import Loss, mean_last, targets_like, wide
+from mpcore.losses.loss import Loss, is_fused, mean_last, targets_like, wide
 from mpcore.serialization import register
 from mpcore.tape import unwrap
 
@@ -73,6 +73,15 @@ def _log_softmax(logits: Any) -> Any:
     )
 
 
+def _checked_smoothing(label_smoothing: float) -> float:
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise ValueError(
+            "`label_smoothing` must be in [0, 1]. "
+            f"Received: label_smoothing={label_smoothing}"
+        )
+    return float(label_smoothing)
+
+
 @register("losses", "sparse_categorical_crossentropy")
 class SparseCategoricalCrossentropy(Loss):
     """Cross-entropy -log p[label] with integer labels.
@@ -122,8 +131,9 @@ class CategoricalCrossentropy(Loss):
     Parameters
     ----------
     from_logits : bool, default False
-        Whether `y_pred` are logits or probabilities (normalised and clipped as in
-        `SparseCategoricalCrossentropy`).
+        True: `y_pred` are logits; softmax, loss and gradient are one fused kernel
+        (float64 logits: a composition in float64). False: `y_pred` are probabilities,
+        normalised and clipped as in `SparseCategoricalCrossentropy`.
     label_smoothing : float in [0, 1], default 0
         s: targets become t (1 - s) + s / classes.
     reduction, name
@@ -138,16 +148,14 @@ class CategoricalCrossentropy(Loss):
         name: str | None = "categorical_crossentropy",
     ) -> None:
         super().__init__(name, reduction)
-        if not 0.0 <= label_smoothing <= 1.0:
-            raise ValueError(
-                "`label_smoothing` must be in [0, 1]. "
-                f"Received: label_smoothing={label_smoothing}"
-            )
         self.from_logits = bool(from_logits)
-        self.label_smoothing = float(label_smoothing)
+        self.label_smoothing = _checked_smoothing(label_smoothing)
 
     def call(self, y_true: np.ndarray, y_pred: Any) -> Any:
         """Return the float32 loss of each row."""
+        if self.from_logits and is_fused(y_pred):
+            targets = targets_like(y_true, y_pred)
+            return ops.softmax_cross_entropy(targets, y_pred, self.label_smoothing)
         y_pred = wide(y_pred)
         targets = targets_like(y_true, y_pred)
         if self.label_smoothing:
@@ -173,6 +181,8 @@ class BinaryCrossentropy(Loss):
     from_logits : bool, default False
         True: `y_pred` are logits x, and the loss is max(x, 0) - x t + log(1 + e^-|x|).
         False: probabilities, kept in [1e-7, 1 - 1e-7].
+    label_smoothing : float in [0, 1], default 0
+        s: targets become t (1 - s) + s / 2.
     reduction, name
         See `Loss`.
     """
@@ -180,16 +190,20 @@ class BinaryCrossentropy(Loss):
     def __init__(
         self,
         from_logits: bool = False,
+        label_smoothing: float = 0.0,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "binary_crossentropy",
     ) -> None:
         super().__init__(name, reduction)
         self.from_logits = bool(from_logits)
+        self.label_smoothing = _checked_smoothing(label_smoothing)
 
     def call(self, y_true: np.ndarray, y_pred: Any) -> Any:
         """Return the float32 loss of each sample."""
         y_pred = wide(y_pred)
         targets = targets_like(y_true, y_pred)
+        if self.label_smoothing:
+            targets = targets * (1 - self.label_smoothing) + self.label_smoothing / 2
         if self.from_logits:
             # (x + |x|) / 2 for max(x, 0): its gradient at 0 is 1/2, as it must be.
             magnitude = ops.abs(y_pred)
@@ -204,4 +218,7 @@ class BinaryCrossentropy(Loss):
 
     def get_config(self) -> dict[str, Any]:
         """Return the JSON-plain constructor arguments."""
-        return super().get_config() | {"from_logits": self.from_logits}
+        return super().get_config() | {
+            "from_logits": self.from_logits,
+            "label_smoothing": self.label_smoothing,
+        }

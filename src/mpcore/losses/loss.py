@@ -108,6 +108,11 @@ def _weights_like(sample_weight: object, values: Any) -> np.ndarray:
     return weights.astype(dtypes.numpy_dtype(values.dtype), copy=False)
 
 
+def is_fused(logits: Any) -> bool:
+    """Return whether the fused kernels take logits as they are."""
+    return str(getattr(logits, "dtype", "")) in ("float32", "float16", "bfloat16")
+
+
 def wide(y_pred: Any) -> Any:
     """Return predictions in float32 (float64 stays)."""
     y_pred = y_pred if hasattr(y_pred, "dtype") else np.asarray(y_pred)
@@ -116,7 +121,7 @@ def wide(y_pred: Any) -> Any:
 
 
 def targets_like(y_true: np.ndarray, y_pred: Any) -> np.ndarray:
-    """Return targets in the shape and dtype of wide predictions.
+    """Return targets in the shape of predictions and the dtype of wide ones.
 
     One dimension of size 1 at the end may be missing on either side; nothing else is
     broadcast, since (n,) against (n, 1) would silently compare all with all.
@@ -130,7 +135,8 @@ def targets_like(y_true: np.ndarray, y_pred: Any) -> np.ndarray:
             "`y_true` and `y_pred` must have the same shape. "
             f"Received: y_true.shape={y_true.shape}, y_pred.shape={shape}"
         )
-    return y_true.astype(dtypes.numpy_dtype(y_pred.dtype), copy=False)
+    dtype = dtypes.gradient_dtype(dtypes.canonical(y_pred.dtype))
+    return y_true.astype(dtypes.numpy_dtype(dtype), copy=False)
 
 
 class FunctionLoss(Loss):

@@ -8,6 +8,7 @@ from mpcore.ops import elementwise
 from mpcore.ops.arithmetic import (
     abs,
     add,
+    clip,
     divide,
     exp,
     log,
@@ -20,9 +21,11 @@ from mpcore.ops.arithmetic import (
     sqrt,
     square,
     subtract,
+    where,
 )
 from mpcore.ops.cast import cast
 from mpcore.ops.dense import dense
+from mpcore.ops.embedding import embedding
 from mpcore.ops.gemm import PackedMatrix, matmul
 from mpcore.ops.grad import (
     accumulate,
@@ -41,12 +44,16 @@ from mpcore.ops.nn import (
     relu,
     sigmoid,
     silu,
-    softmax,
-    sparse_softmax_cross_entropy,
     tanh,
 )
+from mpcore.ops.normalization import (
+    batch_normalization,
+    layer_normalization,
+    rms_normalization,
+    train_batch_normalization,
+)
 from mpcore.ops.optim import adam_step, optim_step, sgd_step
-from mpcore.ops.reductions import mean, sum
+from mpcore.ops.reductions import max, mean, min, sum, var
 from mpcore.ops.runtime import (
     available_isas,
     build_info,
@@ -62,7 +69,24 @@ from mpcore.ops.runtime import (
     trim_memory,
     version,
 )
-from mpcore.ops.shapes import flatten, getitem, reshape, transpose
+from mpcore.ops.shapes import (
+    concatenate,
+    expand_dims,
+    flatten,
+    getitem,
+    pad,
+    reshape,
+    split,
+    squeeze,
+    stack,
+    transpose,
+)
+from mpcore.ops.softmax import (
+    log_softmax,
+    softmax,
+    softmax_cross_entropy,
+    sparse_softmax_cross_entropy,
+)
 from mpcore.tape import install_accumulate, install_operators
 
 __all__ = [
@@ -74,13 +98,18 @@ __all__ = [
     "add",
     "all_finite",
     "available_isas",
+    "batch_normalization",
     "build_info",
     "cast",
+    "clip",
+    "concatenate",
     "cpu_info",
     "dense",
     "divide",
     "dropout",
+    "embedding",
     "exp",
+    "expand_dims",
     "flatten",
     "gelu",
     "get_float32_matmul_precision",
@@ -89,23 +118,29 @@ __all__ = [
     "getitem",
     "global_norm",
     "kernel_notes",
+    "layer_normalization",
     "lerp",
     "linear",
     "log",
     "log1p",
+    "log_softmax",
     "loss_scale_update",
     "matmul",
+    "max",
     "maximum",
     "mean",
     "memory_info",
+    "min",
     "minimum",
     "multiply",
     "negative",
     "norms",
     "optim_step",
+    "pad",
     "power",
     "relu",
     "reshape",
+    "rms_normalization",
     "set_float32_matmul_precision",
     "set_isa",
     "set_num_threads",
@@ -113,16 +148,23 @@ __all__ = [
     "sigmoid",
     "silu",
     "softmax",
+    "softmax_cross_entropy",
     "sparse_softmax_cross_entropy",
+    "split",
     "sqrt",
     "square",
+    "squeeze",
+    "stack",
     "subtract",
     "sum",
     "tanh",
+    "train_batch_normalization",
     "transpose",
     "trim_memory",
     "unscale",
+    "var",
     "version",
+    "where",
 ]
 
 install_operators(

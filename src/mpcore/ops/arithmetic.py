@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mpcore.ops.elementwise import binary, unary
-from mpcore.tape import Tensor
+from mpcore.tape import Tensor, unwrap
 
 
 def add(a: Any, b: Any) -> np.ndarray | Tensor:
@@ -113,3 +113,29 @@ def log1p(x: Any) -> np.ndarray | Tensor:
 def abs(x: Any) -> np.ndarray | Tensor:
     """Return |x|; the gradient at 0 is 0."""
     return unary(x, np.absolute, lambda g, x, y: g * np.sign(x), keep="x")
+
+
+def clip(x: Any, x_min: float, x_max: float) -> np.ndarray | Tensor:
+    """Return x within [x_min, x_max]; the gradient is 0 where x is outside."""
+    if not x_min <= x_max:
+        raise ValueError(
+            f"`x_min` must be <= `x_max`. Received: x_min={x_min}, x_max={x_max}"
+        )
+    return unary(
+        x,
+        lambda x: np.clip(x, x_min, x_max),
+        lambda g, x, y: np.where((x_min <= x) & (x <= x_max), g, 0).astype(g.dtype),
+        keep="x",
+    )
+
+
+def where(condition: Any, x1: Any, x2: Any) -> np.ndarray | Tensor:
+    """Return x1 where the condition is true and x2 elsewhere; all three broadcast."""
+    first = unwrap(condition).astype(bool)
+    return binary(
+        x1,
+        x2,
+        lambda a, b: np.where(first, a, b),
+        lambda g, a, b, y: np.where(first, g, 0).astype(g.dtype),
+        lambda g, a, b, y: np.where(first, 0, g).astype(g.dtype),
+    )

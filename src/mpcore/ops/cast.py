@@ -4,9 +4,9 @@ from typing import Any, Literal, SupportsIndex
 
 import numpy as np
 
-from mpcore import dtypes, random
+from mpcore import autocast, dtypes, random
 from mpcore._core import cast as kernel
-from mpcore.ops.arrays import BF16, F16, F32, Output, contiguous
+from mpcore.ops.arrays import BF16, F16, F32, Output, as_array, contiguous
 from mpcore.tape import Gradients, Tensor, gradient_dtype, record, unwrap
 
 # What the kernels read as it is. The other byte order is not among them.
@@ -34,6 +34,13 @@ def convert(
 def to_dtype(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Return the array itself if it has the dtype, else a converted one."""
     return array if array.dtype == dtype else convert(array, dtype)
+
+
+def full_precision(x: Any) -> np.ndarray:
+    """Return a parameter as kernels add it: unrounded, contiguous, in float32."""
+    with autocast.scope(None):
+        array = as_array(x)
+    return contiguous(to_dtype(array, F32))
 
 
 def cast(

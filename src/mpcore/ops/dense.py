@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from mpcore import autocast
 from mpcore._core import gemm, nn
 from mpcore.ops.activations import FROM_INPUT, LINEAR, activation_code
 from mpcore.ops.arrays import (
@@ -19,7 +18,7 @@ from mpcore.ops.arrays import (
     native,
     require_kernel_dtype,
 )
-from mpcore.ops.cast import to_dtype
+from mpcore.ops.cast import full_precision, to_dtype
 from mpcore.tape import Gradients, Tensor, gradient_dtype, needs_gradient, record
 
 
@@ -67,7 +66,7 @@ def dense(
     source = native(source)
     dtype = source.dtype
     w = native(to_dtype(w, dtype))
-    b = None if bias is None else _full_precision(bias)
+    b = None if bias is None else full_precision(bias)
     _check_shapes(source, w, b)
     rows, outputs = math.prod(source.shape[:-1]), w.shape[1]
     flat = source.reshape(rows, source.shape[-1])
@@ -97,13 +96,6 @@ def dense(
         return dx, dw, db if db is None else to_dtype(db, b_dtype)
 
     return record(y.reshape(shape), (x, kernel, bias), backward)
-
-
-def _full_precision(bias: Any) -> np.ndarray:
-    """Return the bias as the epilogue adds it: unrounded, in float32."""
-    with autocast.scope(None):
-        array = as_array(bias)
-    return contiguous(to_dtype(array, F32))
 
 
 def _check_shapes(x: np.ndarray, w: np.ndarray, b: np.ndarray | None) -> None:

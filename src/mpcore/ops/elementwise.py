@@ -64,9 +64,12 @@ def unbroadcast(gradient: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def unary(
-    x: Any, forward: np.ufunc, derivative: Unary, keep: str = ""
+    x: Any,
+    forward: Callable[[np.ndarray], np.ndarray],
+    derivative: Unary,
+    keep: str = "",
 ) -> np.ndarray | Tensor:
-    """Apply a ufunc of one array; `keep` names what the derivative uses: x, y."""
+    """Apply a function of one array; `keep` names what the derivative uses: x, y."""
     array = checked(x)
     work = work_dtype(array.dtype)
     with np.errstate(all="ignore"):
@@ -87,9 +90,14 @@ def unary(
 
 
 def binary(
-    a: Any, b: Any, forward: np.ufunc, d_a: Binary, d_b: Binary, keep: str = ""
+    a: Any,
+    b: Any,
+    forward: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    d_a: Binary,
+    d_b: Binary,
+    keep: str = "",
 ) -> np.ndarray | Tensor:
-    """Apply a ufunc of two arrays; `keep` names what the derivatives use: a, b, y."""
+    """Apply a function of two arrays; `keep` names what derivatives use: a, b, y."""
     left, right, common = _operands(a, b)
     work = work_dtype(common)
     with np.errstate(all="ignore"):

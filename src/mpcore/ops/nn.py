@@ -4,7 +4,6 @@ Arithmetic is float32 with one rounding per result; float32, float16, and bfloat
 supported.
 """
 
-import math
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,6 @@ from mpcore.ops.activations import (
     activation_code,
 )
 from mpcore.ops.arrays import (
-    F32,
     as_array,
     contiguous,
     empty,
@@ -88,112 +86,6 @@ def _activate(x: Any, code: int) -> np.ndarray | Tensor:
         return (dz,)
 
     return record(y, (x,), backward)
-
-
-def softmax(x: Any, axis: int = -1) -> np.ndarray | Tensor:
-    """Return exp(x) / sum(exp(x)) along an axis, without overflow.
-
-    Parameters
-    ----------
-    x : array_like of at least 1 dimension
-        float32, float16, or bfloat16.
-    axis : int, default -1
-
-    Returns
-    -------
-    ndarray or Tensor of the shape and dtype of `x`
-        float32 arithmetic, rounded once. A row that holds a NaN or +inf, or nothing but
-        -inf, is NaN.
-
-    Raises
-    ------
-    TypeError
-        If the dtype is not supported.
-    numpy.exceptions.AxisError
-        If there is no such axis.
-    """
-    array = as_array(x)
-    require_kernel_dtype("softmax", array)
-    axis = np.lib.array_utils.normalize_axis_index(axis, array.ndim)
-    source = contiguous(np.moveaxis(array, axis, -1))
-    dtype = source.dtype
-    y = empty(source.shape, dtype)
-    if source.size:
-        kernel.softmax(_rows(source), _rows(y))
-
-    def backward(gradient: np.ndarray, wanted: tuple[bool, ...]) -> Gradients:
-        dy = contiguous(np.moveaxis(to_dtype(gradient, dtype), axis, -1))
-        dx = empty(source.shape, dtype)
-        if source.size:
-            kernel.softmax_backward(_rows(y), _rows(dy), _rows(dx))
-        return (np.moveaxis(dx, -1, axis),)
-
-    return record(np.moveaxis(y, -1, axis), (x,), backward)
-
-
-def _rows(array: np.ndarray) -> np.ndarray:
-    return array.reshape(math.prod(array.shape[:-1]), array.shape[-1])
-
-
-def sparse_softmax_cross_entropy(labels: Any, logits: Any) -> np.ndarray | Tensor:
-    """Return the cross-entropy of softmax(logits) and class indices.
-
-    Parameters
-    ----------
-    labels : array_like of shape (...), integers in [0, classes)
-    logits : array_like of shape (..., classes)
-
-    Returns
-    -------
-    ndarray or Tensor of shape (...), float32
-        logsumexp(logits) - logits[label], whatever the dtype of the logits.
-
-    Raises
-    ------
-    TypeError
-        If labels are no integers, or the dtype of the logits is not supported.
-    ValueError
-        If shapes do not fit, or a label is out of range.
-
-    Notes
-    -----
-    The gradient of each loss, which may carry a loss scale, multiplies
-    softmax(logits) - onehot(label) in float32 before the one rounding to the dtype of
-    the logits.
-    """
-    scores = as_array(logits)
-    require_kernel_dtype("sparse_softmax_cross_entropy", scores)
-    classes = as_array(labels)
-    if classes.dtype.kind not in "iu":
-        raise TypeError(f"`labels` must be integers. Received: dtype={classes.dtype}")
-    if scores.ndim == 0 or classes.shape != scores.shape[:-1]:
-        raise ValueError(
-            "`labels` must have the shape of `logits` without its last axis. Received: "
-            f"shapes {classes.shape} and {scores.shape}"
-        )
-    _check_range(classes, scores.shape[-1])
-    x = _rows(contiguous(scores))
-    indices = np.ascontiguousarray(classes, dtype=np.int64).reshape(x.shape[0])
-    loss = empty((x.shape[0],), F32)
-    if x.size:
-        kernel.softmax_xent(x, indices, None, loss, None)
-
-    def backward(gradient: np.ndarray, wanted: tuple[bool, ...]) -> Gradients:
-        dx = empty(x.shape, x.dtype)
-        if x.size:
-            scale = contiguous(to_dtype(gradient, F32)).reshape(x.shape[0])
-            kernel.softmax_xent(x, indices, scale, None, dx)
-        return None, dx.reshape(scores.shape)
-
-    return record(loss.reshape(classes.shape), (labels, logits), backward)
-
-
-def _check_range(labels: np.ndarray, classes: int) -> None:
-    if labels.size and not (0 <= labels.min() and labels.max() < classes):
-        raise ValueError(
-            f"`labels` must be in [0, {classes}). Received: labels from "
-            f"{labels.min()} to {labels.max()}"
-        )
 
 
 def dropout(x: Any, rate: float, generator: np.random.Generator) -> np.ndarray | Tensor:

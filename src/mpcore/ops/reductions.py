@@ -1,10 +1,10 @@
-"""Sums and means, with gradients.
+"""Sums, means, extremes, and variances, with gradients.
 
 float16 and bfloat16 are added up in float32, and the result is rounded once.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ def sum(x: Any, axis: Axis = None, keepdims: bool = False) -> np.ndarray | Tenso
     keepdims : bool, default False
         Keep the axes with length 1.
     """
-    return _reduce(x, axis, keepdims, mean=False)
+    return _reduce(x, axis, keepdims, _total, _to_all)
 
 
 def mean(x: Any, axis: Axis = None, keepdims: bool = False) -> np.ndarray | Tensor:
@@ -44,30 +44,137 @@ def mean(x: Any, axis: Axis = None, keepdims: bool = False) -> np.ndarray | Tens
     keepdims : bool, default False
         Keep the axes with length 1.
     """
-    return _reduce(x, axis, keepdims, mean=True)
+    return _reduce(x, axis, keepdims, _average, _shared)
 
 
-def _reduce(x: Any, axis: Axis, keepdims: bool, mean: bool) -> np.ndarray | Tensor:
+def max(x: Any, axis: Axis = None, keepdims: bool = False) -> np.ndarray | Tensor:
+    """Return the largest element, or NaN; equal ones share the gradient.
+
+    Parameters
+    ----------
+    x : array_like
+        Not without elements.
+    axis : int, sequence of int, or None
+        None: all axes.
+    keepdims : bool, default False
+        Keep the axes with length 1.
+    """
+    return _reduce(x, axis, keepdims, _largest, _to_the_equal)
+
+
+def min(x: Any, axis: Axis = None, keepdims: bool = False) -> np.ndarray | Tensor:
+    """Return the smallest element, or NaN; equal ones share the gradient.
+
+    Parameters
+    ----------
+    x : array_like
+        Not without elements.
+    axis : int, sequence of int, or None
+        None: all axes.
+    keepdims : bool, default False
+        Keep the axes with length 1.
+    """
+    return _reduce(x, axis, keepdims, _smallest, _to_the_equal)
+
+
+def var(x: Any, axis: Axis = None, keepdims: bool = False) -> np.ndarray | Tensor:
+    """Return the variance of the population: the mean of (x - mean(x)) ** 2.
+
+    Parameters
+    ----------
+    x : array_like
+        Integers give floating numbers.
+    axis : int, sequence of int, or None
+        None: all axes.
+    keepdims : bool, default False
+        Keep the axes with length 1.
+    """
+    return _reduce(x, axis, keepdims, _variance, _from_the_mean)
+
+
+Axes = tuple[int, ...]
+Forward = Callable[[np.ndarray, Axes], np.ndarray]
+"""(x, axes) -> the result, with the axes kept."""
+Derivative = Callable[[np.ndarray, np.ndarray, np.ndarray, Axes], np.ndarray]
+"""(gradient, x, result, axes) -> gradient of x; the first and third keep the axes."""
+
+
+def _total(x: np.ndarray, axes: Axes) -> np.ndarray:
+    return np.asarray(np.sum(x, axis=axes, keepdims=True))
+
+
+def _largest(x: np.ndarray, axes: Axes) -> np.ndarray:
+    return np.asarray(np.max(x, axis=axes, keepdims=True))
+
+
+def _smallest(x: np.ndarray, axes: Axes) -> np.ndarray:
+    return np.asarray(np.min(x, axis=axes, keepdims=True))
+
+
+def _average(x: np.ndarray, axes: Axes) -> np.ndarray:
+    # The count is exact: it is never rounded to a half.
+    count = _count(x, axes)
+    divisor = x.dtype.type(count) if dtypes.is_floating(x.dtype) else count
+    return np.asarray(np.true_divide(_total(x, axes), divisor))
+
+
+def _variance(x: np.ndarray, axes: Axes) -> np.ndarray:
+    return _average(np.square(x - _average(x, axes)), axes)
+
+
+def _count(x: np.ndarray, axes: Axes) -> int:
+    return math.prod(x.shape[i] for i in axes)
+
+
+def _to_all(g: np.ndarray, x: np.ndarray, y: np.ndarray, axes: Axes) -> np.ndarray:
+    return np.broadcast_to(g, x.shape)
+
+
+def _shared(g: np.ndarray, x: np.ndarray, y: np.ndarray, axes: Axes) -> np.ndarray:
+    return np.broadcast_to(g / g.dtype.type(_count(x, axes)), x.shape)
+
+
+def _to_the_equal(
+    g: np.ndarray, x: np.ndarray, y: np.ndarray, axes: Axes
+) -> np.ndarray:
+    equal = (x == y).astype(g.dtype)
+    shares: np.ndarray = equal * (g / _total(equal, axes))
+    return shares
+
+
+def _from_the_mean(
+    g: np.ndarray, x: np.ndarray, y: np.ndarray, axes: Axes
+) -> np.ndarray:
+    twice = g.dtype.type(2 / (_count(x, axes) or 1))
+    slope: np.ndarray = (x - _average(x, axes)) * (g * twice)
+    return slope
+
+
+_FROM_X = (_to_the_equal, _from_the_mean)
+
+
+def _reduce(
+    x: Any, axis: Axis, keepdims: bool, forward: Forward, derivative: Derivative
+) -> np.ndarray | Tensor:
     array = checked(x)
     work = work_dtype(array.dtype)
     axes = _axes(axis, array.ndim)
-    count = math.prod(array.shape[i] for i in axes)
-    # NumPy adds in the order of memory; C order makes it that of the indices.
-    terms = contiguous(widened(array, work))
     with np.errstate(all="ignore"):
-        wide = np.asarray(np.sum(terms, axis=axes, keepdims=keepdims))
-        if mean:
-            # The count is exact: it is never rounded to a half.
-            divisor = count if not dtypes.is_floating(work) else work.type(count)
-            wide = np.asarray(np.true_divide(wide, divisor))
+        # NumPy adds in the order of memory; C order makes it that of the indices.
+        wide = forward(contiguous(widened(array, work)), axes)
+    kept = wide.shape
+    # Where the derivative asks for the shape of x alone, a tape need not keep x.
+    source = (
+        array if derivative in _FROM_X else np.broadcast_to(work.type(0), array.shape)
+    )
     result = to_dtype(wide, array.dtype) if array.dtype in HALVES else wide
-    kept = tuple(1 if i in axes else n for i, n in enumerate(array.shape))
+    if not keepdims:
+        result = result.reshape([n for i, n in enumerate(kept) if i not in axes])
 
     def backward(gradient: np.ndarray, wanted: tuple[bool, ...]) -> Gradients:
         g = widened(gradient, work).reshape(kept)
-        if mean and count:
-            g = g / work.type(count)
-        return (np.broadcast_to(g, array.shape),)
+        with np.errstate(all="ignore"):
+            return (derivative(g, widened(source, work), wide, axes),)
 
     return record(result, (x,), backward)
 

@@ -15,6 +15,7 @@ from mpcore.tape.gradient_tape import (
 )
 from mpcore.tape.numpy_function import numpy_function
 from mpcore.tape.replay import Accumulate, Backward, Gradients, install_accumulate
+from mpcore.tape.sparse import SparseGradient
 from mpcore.tape.tensor import Tensor, gradient_dtype, install_operators, unwrap
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Backward",
     "GradientTape",
     "Gradients",
+    "SparseGradient",
     "Tensor",
     "flatten",
     "gradient_dtype",

@@ -221,9 +221,10 @@ class GradientTape:
 
         Returns
         -------
-        ndarray or None, or the structure of `sources`
-            Writable arrays that share no memory, in the sources' `gradient_dtype`. None
-            where nothing recorded leads from the source to a target.
+        ndarray, IndexedSlices, or None, or the structure of `sources`
+            Writable arrays that share no memory, in the sources' `gradient_dtype`;
+            `IndexedSlices` for a table that only `ops.embedding` read. None where
+            nothing recorded leads from the source to a target.
 
         Raises
         ------

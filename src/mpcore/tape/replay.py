@@ -6,9 +6,10 @@ from typing import NamedTuple
 import numpy as np
 
 from mpcore import dtypes
+from mpcore.tape.sparse import SparseGradient
 from mpcore.tape.tensor import Tensor
 
-Gradients = tuple[np.ndarray | None, ...]
+Gradients = tuple[np.ndarray | SparseGradient | None, ...]
 Backward = Callable[[np.ndarray, tuple[bool, ...]], Gradients]
 """(gradient of the output, which inputs want one) -> gradients of the inputs.
 
@@ -63,6 +64,10 @@ def _root(array: np.ndarray) -> np.ndarray:
     return array
 
 
+def _dense(gradient: np.ndarray | SparseGradient) -> np.ndarray:
+    return gradient.to_dense() if isinstance(gradient, SparseGradient) else gradient
+
+
 class Replay:
     """The gradients on their way back."""
 
@@ -72,7 +77,7 @@ class Replay:
         needed: set[int],
         sources: frozenset[int],
     ) -> None:
-        self._gradients: dict[int, np.ndarray] = {}
+        self._gradients: dict[int, np.ndarray | SparseGradient] = {}
         self._owned: set[int] = set()  # sums, which can be added to in place
         self._needed = needed
         self._sources = sources
@@ -80,12 +85,15 @@ class Replay:
             if key in needed:
                 self._add(key, gradient)
 
-    def _add(self, key: int, gradient: np.ndarray) -> None:
+    def _add(self, key: int, gradient: np.ndarray | SparseGradient) -> None:
         total = self._gradients.get(key)
         if total is None:
             self._gradients[key] = gradient
+        elif isinstance(total, SparseGradient) and isinstance(gradient, SparseGradient):
+            self._gradients[key] = total.joined(gradient)
         else:
-            self._gradients[key] = _accumulate(total, gradient, key in self._owned)
+            owned = key in self._owned or isinstance(total, SparseGradient)
+            self._gradients[key] = _accumulate(_dense(total), _dense(gradient), owned)
             self._owned.add(key)
 
     def step(self, entry: Entry) -> None:
@@ -105,12 +113,13 @@ class Replay:
                     "A Variable must not be written between the op that read it and "
                     f"`gradient`. Received: {variable!r}"
                 )
-        results = entry.backward(gradient, wanted)
+        results = entry.backward(_dense(gradient), wanted)
         for x, want, result in zip(entry.inputs, wanted, results, strict=True):
             if x is None or not want or result is None:
                 continue
-            # NumPy turns 0-d results of arithmetic into scalars.
-            result = np.asarray(result)
+            if not isinstance(result, SparseGradient):
+                # NumPy turns 0-d results of arithmetic into scalars.
+                result = np.asarray(result)
             if result.shape != x.shape:
                 raise RuntimeError(
                     "A backward function must return gradients of the shapes of its "
@@ -118,13 +127,21 @@ class Replay:
                 )
             self._add(x.key, result)
 
-    def results(self, sources: Sequence[Tensor]) -> list[np.ndarray | None]:
+    def results(
+        self, sources: Sequence[Tensor]
+    ) -> list[np.ndarray | SparseGradient | None]:
         """Return the gradients of the sources, each in memory of its own."""
-        results: list[np.ndarray | None] = []
+        results: list[np.ndarray | SparseGradient | None] = []
         roots: set[int] = set()
         for source in sources:
             gradient = self._gradients.get(source._key)
-            if gradient is not None:
+            if isinstance(gradient, SparseGradient):
+                # Dense where it is asked for twice, or in a dtype that is not its own.
+                dtype = dtypes.numpy_dtype(source.gradient_dtype)
+                if id(gradient) in roots or gradient.values.dtype != dtype:
+                    gradient = gradient.to_dense()
+                roots.add(id(gradient))
+            if isinstance(gradient, np.ndarray):
                 dtype = dtypes.numpy_dtype(source.gradient_dtype)
                 flags = gradient.flags
                 root = id(_root(gradient))
