@@ -17,7 +17,8 @@ from mpcore import _paths
 from mpcore._core import runtime
 
 GOLDEN = Path(__file__).parent / "golden"
-CORE_MODULES = ("adapt", "cast", "gemm", "grad", "limits", "nn", "optim", "runtime")
+CORE_MODULES = ("adapt", "cast", "gemm", "grad", "limits", "nn", "nn_attention")
+CORE_MODULES += ("nn_conv", "optim", "runtime")
 HEADERS = ("base", "cast", "gemm", "grad", "limits", "mpcore", "nn", "optim")
 DIRECTORY_OPTIONS = {
     "--includedir": "mpcore/mpcore.h",

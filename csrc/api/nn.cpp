@@ -36,29 +36,6 @@ mpcore_status check_shape(const char* function, int64_t rows, int64_t cols, int6
   return MPCORE_OK;
 }
 
-struct Range {
-  const char* name;
-  const void* data;  // nullptr: none
-  int64_t bytes;
-};
-
-// An output shares no byte with another array; `may_equal`: or starts where that one starts.
-mpcore_status check_apart(const char* function, const Range& out, const Range& other,
-                          bool may_equal = false) {
-  if (out.data == nullptr || other.data == nullptr) return MPCORE_OK;
-  if (may_equal && out.data == other.data) return MPCORE_OK;
-  if (!ranges_overlap(out.data, out.bytes, other.data, other.bytes)) return MPCORE_OK;
-  return fail(MPCORE_INVALID_ARGUMENT, "%s: %s must not overlap %s%s", function, out.name,
-              other.name, may_equal ? ", unless they are equal" : "");
-}
-
-const void* advance(const void* p, int64_t bytes) {
-  return p == nullptr ? nullptr : static_cast<const char*>(p) + bytes;
-}
-void* advance(void* p, int64_t bytes) {
-  return p == nullptr ? nullptr : static_cast<char*>(p) + bytes;
-}
-
 // Runs body(first row, rows) over blocks of whole rows.
 template <class Body>
 mpcore_status for_row_blocks(Session& session, int64_t rows, int64_t cols, Body&& body) {
@@ -100,7 +77,7 @@ mpcore_status dense_backward(mpcore_context* ctx, mpcore_activation activation, 
   if (activation != MPCORE_ACTIVATION_LINEAR)
     if (const auto s = check_pointer(kName, "y", y, n)) return s;
   if (const auto s = check_pointer(kName, "dy", dy, n)) return s;
-  const Range out{"dz", dz, n * size}, sums{"db", db, cols * int64_t{sizeof(float)}};
+  const ByteRange out{"dz", dz, n * size}, sums{"db", db, cols * int64_t{sizeof(float)}};
   if (const auto s = check_apart(kName, out, {"y", y, n * size})) return s;
   if (const auto s = check_apart(kName, out, {"dy", dy, n * size}, true)) return s;
   if (const auto s = check_apart(kName, sums, {"y", y, n * size})) return s;
@@ -173,7 +150,7 @@ mpcore_status softmax_backward(mpcore_context* ctx, int64_t rows, int64_t cols, 
   if (const auto s = check_pointer(kName, "y", y, n)) return s;
   if (const auto s = check_pointer(kName, "dy", dy, n)) return s;
   if (const auto s = check_pointer(kName, "dx", dx, n)) return s;
-  const Range out{"dx", dx, n * size};
+  const ByteRange out{"dx", dx, n * size};
   if (const auto s = check_apart(kName, out, {"y", y, n * size})) return s;
   if (const auto s = check_apart(kName, out, {"dy", dy, n * size}, true)) return s;
 
@@ -211,10 +188,10 @@ mpcore_status softmax_xent(mpcore_context* ctx, int64_t rows, int64_t cols, cons
   if (const auto s = check_pointer(kName, "labels", labels, rows)) return s;
   if (dx != nullptr)
     if (const auto s = check_pointer(kName, "scale (needed for dx)", scale, rows)) return s;
-  const Range losses{"loss", loss, rows * int64_t{sizeof(float)}}, out{"dx", dx, n * size};
-  const Range inputs[] = {{"x", x, n * size},
-                          {"labels", labels, rows * int64_t{sizeof(int64_t)}},
-                          {"scale", dx == nullptr ? nullptr : scale, losses.bytes}};
+  const ByteRange losses{"loss", loss, rows * int64_t{sizeof(float)}}, out{"dx", dx, n * size};
+  const ByteRange inputs[] = {{"x", x, n * size},
+                              {"labels", labels, rows * int64_t{sizeof(int64_t)}},
+                              {"scale", dx == nullptr ? nullptr : scale, losses.bytes}};
   for (const auto& input : inputs) {
     if (const auto s = check_apart(kName, losses, input)) return s;
     if (const auto s = check_apart(kName, out, input, input.data == x)) return s;

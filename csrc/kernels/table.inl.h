@@ -9,6 +9,9 @@
 #include "kernels/grad.inl.h"
 #include "kernels/limits.inl.h"
 #include "kernels/nn.inl.h"
+#include "kernels/nn_attention.inl.h"
+#include "kernels/nn_conv.inl.h"
+#include "kernels/nn_pool.inl.h"
 #include "kernels/notes.inl.h"
 #include "kernels/optim.inl.h"
 #include "kernels/stochastic.inl.h"
@@ -35,6 +38,12 @@ constexpr KernelTable make_table() {
       .softmax = softmax_kernel,
       .softmax_backward = softmax_backward_kernel,
       .softmax_xent = softmax_xent_kernel,
+      .im2col = im2col_kernel,
+      .col2im = col2im_kernel,
+      .pool = pool_kernel,
+      .pool_backward = pool_backward_kernel,
+      .attention = attention_kernel,
+      .attention_backward = attention_backward_kernel,
       .gemm = make_gemm_kernels<Level>(),
       .limits = make_limit_kernels<Level>(),
   };
