@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Pair = tuple[int, int]
+_Pair = tuple[int, int]
 
 def conv2d(
     x: NDArray[Any],
@@ -12,30 +12,30 @@ def conv2d(
     activation: int,
     y: NDArray[Any],
     pre_activation: NDArray[Any] | None,
-    size: Pair,
-    stride: Pair,
-    dilation: Pair,
-    padding: Pair,
+    size: _Pair,
+    stride: _Pair,
+    dilation: _Pair,
+    padding: _Pair,
     groups: int,
 ) -> None: ...
 def conv2d_backward_input(
     dz: NDArray[Any],
     kernel: NDArray[Any],
     dx: NDArray[Any],
-    size: Pair,
-    stride: Pair,
-    dilation: Pair,
-    padding: Pair,
+    size: _Pair,
+    stride: _Pair,
+    dilation: _Pair,
+    padding: _Pair,
     groups: int,
 ) -> None: ...
 def conv2d_backward_kernel(
     x: NDArray[Any],
     dz: NDArray[Any],
     dkernel: NDArray[np.float32],
-    size: Pair,
-    stride: Pair,
-    dilation: Pair,
-    padding: Pair,
+    size: _Pair,
+    stride: _Pair,
+    dilation: _Pair,
+    padding: _Pair,
     groups: int,
 ) -> None: ...
 def pool2d(
@@ -43,16 +43,16 @@ def pool2d(
     x: NDArray[Any],
     y: NDArray[Any],
     argmax: NDArray[np.int32] | None,
-    size: Pair,
-    stride: Pair,
-    padding: Pair,
+    size: _Pair,
+    stride: _Pair,
+    padding: _Pair,
 ) -> None: ...
 def pool2d_backward(
     pooling: int,
     argmax: NDArray[np.int32] | None,
     dy: NDArray[Any],
     dx: NDArray[Any],
-    size: Pair,
-    stride: Pair,
-    padding: Pair,
+    size: _Pair,
+    stride: _Pair,
+    padding: _Pair,
 ) -> None: ...

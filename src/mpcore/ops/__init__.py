@@ -21,7 +21,9 @@ from mpcore.ops.arithmetic import (
     square,
     subtract,
 )
+from mpcore.ops.attention import dot_product_attention
 from mpcore.ops.cast import cast
+from mpcore.ops.conv import conv
 from mpcore.ops.dense import dense
 from mpcore.ops.gemm import PackedMatrix, matmul
 from mpcore.ops.grad import (
@@ -46,6 +48,8 @@ from mpcore.ops.nn import (
     tanh,
 )
 from mpcore.ops.optim import adam_step, optim_step, sgd_step
+from mpcore.ops.pooling import average_pool, max_pool
+from mpcore.ops.recurrent import gru
 from mpcore.ops.reductions import mean, sum
 from mpcore.ops.runtime import (
     available_isas,
@@ -74,11 +78,14 @@ __all__ = [
     "add",
     "all_finite",
     "available_isas",
+    "average_pool",
     "build_info",
     "cast",
+    "conv",
     "cpu_info",
     "dense",
     "divide",
+    "dot_product_attention",
     "dropout",
     "exp",
     "flatten",
@@ -88,6 +95,7 @@ __all__ = [
     "get_num_threads",
     "getitem",
     "global_norm",
+    "gru",
     "kernel_notes",
     "lerp",
     "linear",
@@ -95,6 +103,7 @@ __all__ = [
     "log1p",
     "loss_scale_update",
     "matmul",
+    "max_pool",
     "maximum",
     "mean",
     "memory_info",
