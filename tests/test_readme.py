@@ -72,6 +72,7 @@ def test_readme_commands_stand_behind_their_marks(mark, holds):
     [
         *PAGES,
         "CONTRIBUTING.md",
+        "docs/add_a_layer.md",
         "docs/api.md",
         "docs/architecture.md",
         "docs/benchmarks.md",
