@@ -35,6 +35,6 @@ function(mpcore_cython_module name)
 endfunction()
 
 file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/_core")
-foreach(name adapt runtime cast gemm nn nn_norm grad limits optim)
+foreach(name adapt runtime cast gemm nn nn_attention nn_conv nn_norm grad limits optim)
   mpcore_cython_module(${name})
 endforeach()

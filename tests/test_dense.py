@@ -150,3 +150,23 @@ def test_dense_arguments_that_do_not_fit_raise(
 ) -> None:
     with pytest.raises(error):
         ops.dense(x, w, b, activation)
+
+
+def test_dense_over_several_axes_is_that_over_one() -> None:
+    x, w = random((2, 3, 4, 5), F32, 21), random((4, 5, 6, 7), F32, 22)
+    b, dy = random((6, 7), F32, 23), random((2, 3, 6, 7), F32, 24)
+    with GradientTape() as tape:
+        sources = [tape.watch(a) for a in (x, w, b)]
+        y = ops.dense(*sources, "tanh", axes=2)
+    results = [y.value, *tape.gradient(y, sources, dy)]
+    with GradientTape() as tape:
+        flat = [x.reshape(6, 20), w.reshape(20, 42), b.reshape(42)]
+        sources = [tape.watch(a) for a in flat]
+        y = ops.dense(*sources, "tanh")
+    expected = [y.value, *tape.gradient(y, sources, dy.reshape(6, 42))]
+    for array, want in zip(results, expected, strict=True):
+        assert_same_bits(array.reshape(want.shape), want)
+    assert results[0].shape == (2, 3, 6, 7)
+    for axes in (0, 4):
+        with pytest.raises(ValueError, match="dense needs"):
+            ops.dense(x, w, axes=axes)

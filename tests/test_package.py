@@ -17,8 +17,8 @@ from mpcore._core import runtime
 
 GOLDEN = Path(__file__).parent / "golden"
 CORE_MODULES = (
-    *("adapt", "cast", "gemm", "grad", "limits", "nn", "nn_norm", "optim"),
-    "runtime",
+    *("adapt", "cast", "gemm", "grad", "limits", "nn", "nn_attention", "nn_conv"),
+    *("nn_norm", "optim", "runtime"),
 )
 HEADERS = ("base", "cast", "gemm", "grad", "limits", "mpcore", "nn", "optim")
 DIRECTORY_OPTIONS = {

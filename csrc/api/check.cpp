@@ -111,4 +111,13 @@ bool ranges_overlap(const void* p, int64_t p_bytes, const void* q, int64_t q_byt
                            : p_first - q_first < static_cast<uintptr_t>(q_bytes);
 }
 
+mpcore_status check_apart(const char* function, const ByteRange& out, const ByteRange& other,
+                          bool may_equal) {
+  if (out.data == nullptr || other.data == nullptr) return MPCORE_OK;
+  if (may_equal && out.data == other.data) return MPCORE_OK;
+  if (!ranges_overlap(out.data, out.bytes, other.data, other.bytes)) return MPCORE_OK;
+  return fail(MPCORE_INVALID_ARGUMENT, "%s: %s must not overlap %s%s", function, out.name,
+              other.name, may_equal ? ", unless they are equal" : "");
+}
+
 }  // namespace mpcore

@@ -41,6 +41,22 @@ mpcore_status check_struct(const char* function, const char* name, const void* a
 // Do the byte ranges [p, p + p_bytes) and [q, q + q_bytes) share a byte? Empty ranges share none.
 bool ranges_overlap(const void* p, int64_t p_bytes, const void* q, int64_t q_bytes);
 
+struct ByteRange {
+  const char* name;
+  const void* data;  // nullptr: none
+  int64_t bytes;
+};
+// An output shares no byte with another array; `may_equal`: or starts where that one starts.
+mpcore_status check_apart(const char* function, const ByteRange& out, const ByteRange& other,
+                          bool may_equal = false);
+
+inline const void* advance(const void* p, int64_t bytes) {
+  return p == nullptr ? nullptr : static_cast<const char*>(p) + bytes;
+}
+inline void* advance(void* p, int64_t bytes) {
+  return p == nullptr ? nullptr : static_cast<char*>(p) + bytes;
+}
+
 // Runs the body of an API function and turns every exception into a status: nothing is thrown
 // across the C boundary.
 template <class Body>

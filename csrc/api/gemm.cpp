@@ -10,6 +10,7 @@
 #include "api/gemm_pack.h"
 #include "api/gemm_panels.h"
 #include "api/gemm_problem.h"
+#include "api/gemm_product.h"
 #include "api/gemm_tile_turned.h"
 #include "api/gemm_tiles.h"
 #include "runtime/context.h"
@@ -26,17 +27,6 @@ bool uses_tiles(const Session& session, const GemmProblem& g) {
   const bool streams = g.a.dtype == MPCORE_DTYPE_BF16 && g.m <= kStreamedRows &&
                        g.packed_b == nullptr && g.b.col_stride == 1;
   return tiles_can(session, g.a.dtype, g.precision, g.k) && !streams;
-}
-
-mpcore_status multiply(Session& session, const GemmProblem& problem) {
-  if (problem.m == 0 || problem.n == 0) return MPCORE_OK;
-  const Session::WorkspaceScope scope(session);
-  if (uses_tiles(session, problem)) {
-    const TileScheme scheme = tile_scheme(problem.a.dtype, problem.precision);
-    return prefers_turned(problem, scheme) ? turned_product(session, problem)
-                                           : tile_product(session, problem);
-  }
-  return panel_product(session, problem, {.count = problem.m});
 }
 
 // A product of a batch is worth a thread of its own up to this many multiplications.
@@ -162,6 +152,18 @@ mpcore_status gemm(mpcore_context* ctx, const mpcore_gemm_args* args) {
 }
 
 }  // namespace
+
+mpcore_status multiply(Session& session, const GemmProblem& problem) {
+  if (problem.m == 0 || problem.n == 0) return MPCORE_OK;
+  const Session::WorkspaceScope scope(session);
+  if (uses_tiles(session, problem)) {
+    const TileScheme scheme = tile_scheme(problem.a.dtype, problem.precision);
+    return prefers_turned(problem, scheme) ? turned_product(session, problem)
+                                           : tile_product(session, problem);
+  }
+  return panel_product(session, problem, {.count = problem.m});
+}
+
 }  // namespace mpcore
 
 mpcore_status mpcore_gemm(mpcore_context* ctx, const mpcore_gemm_args* args) {

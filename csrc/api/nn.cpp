@@ -49,7 +49,7 @@ mpcore_status dense_backward(mpcore_context* ctx, mpcore_activation activation, 
   if (activation != MPCORE_ACTIVATION_LINEAR)
     if (const auto s = check_pointer(kName, "y", y, n)) return s;
   if (const auto s = check_pointer(kName, "dy", dy, n)) return s;
-  const Range out{"dz", dz, n * size}, sums{"db", db, cols * int64_t{sizeof(float)}};
+  const ByteRange out{"dz", dz, n * size}, sums{"db", db, cols * int64_t{sizeof(float)}};
   if (const auto s = check_apart(kName, out, {"y", y, n * size})) return s;
   if (const auto s = check_apart(kName, out, {"dy", dy, n * size}, true)) return s;
   if (const auto s = check_apart(kName, sums, {"y", y, n * size})) return s;
@@ -124,7 +124,7 @@ mpcore_status softmax_backward(const char* function, RowsBackward KernelTable::*
   if (const auto s = check_pointer(function, "y", y, n)) return s;
   if (const auto s = check_pointer(function, "dy", dy, n)) return s;
   if (const auto s = check_pointer(function, "dx", dx, n)) return s;
-  const Range out{"dx", dx, n * size};
+  const ByteRange out{"dx", dx, n * size};
   if (const auto s = check_apart(function, out, {"y", y, n * size})) return s;
   if (const auto s = check_apart(function, out, {"dy", dy, n * size}, true)) return s;
 

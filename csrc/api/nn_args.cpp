@@ -21,22 +21,13 @@ mpcore_status check_shape(const char* function, int64_t rows, int64_t cols, int6
   return MPCORE_OK;
 }
 
-mpcore_status check_apart(const char* function, const Range& out, const Range& other,
-                          bool may_equal) {
-  if (out.data == nullptr || other.data == nullptr) return MPCORE_OK;
-  if (may_equal && out.data == other.data) return MPCORE_OK;
-  if (!ranges_overlap(out.data, out.bytes, other.data, other.bytes)) return MPCORE_OK;
-  return fail(MPCORE_INVALID_ARGUMENT, "%s: %s must not overlap %s%s", function, out.name,
-              other.name, may_equal ? ", unless they are equal" : "");
-}
-
-mpcore_status check_all_apart(const char* function, std::initializer_list<Range> outputs,
-                              std::initializer_list<Range> inputs, const void* shared) {
-  for (const Range* out = outputs.begin(); out != outputs.end(); ++out) {
+mpcore_status check_all_apart(const char* function, std::initializer_list<ByteRange> outputs,
+                              std::initializer_list<ByteRange> inputs, const void* shared) {
+  for (const ByteRange* out = outputs.begin(); out != outputs.end(); ++out) {
     const bool first = out == outputs.begin();
-    for (const Range& in : inputs)
+    for (const ByteRange& in : inputs)
       if (const auto s = check_apart(function, *out, in, first && in.data == shared)) return s;
-    for (const Range* other = out + 1; other != outputs.end(); ++other)
+    for (const ByteRange* other = out + 1; other != outputs.end(); ++other)
       if (const auto s = check_apart(function, *out, *other)) return s;
   }
   return MPCORE_OK;

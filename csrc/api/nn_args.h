@@ -24,26 +24,9 @@ constexpr int64_t kColumnStep = 64;
 // Both sizes, and their product.
 mpcore_status check_shape(const char* function, int64_t rows, int64_t cols, int64_t min_cols);
 
-struct Range {
-  const char* name;
-  const void* data;  // nullptr: none
-  int64_t bytes;
-};
-
-// An output shares no byte with another array; `may_equal`: or starts where that one starts.
-mpcore_status check_apart(const char* function, const Range& out, const Range& other,
-                          bool may_equal = false);
-
 // Each output is apart from each input and from the other outputs; the first one may be `shared`.
-mpcore_status check_all_apart(const char* function, std::initializer_list<Range> outputs,
-                              std::initializer_list<Range> inputs, const void* shared);
-
-inline const void* advance(const void* p, int64_t bytes) {
-  return p == nullptr ? nullptr : static_cast<const char*>(p) + bytes;
-}
-inline void* advance(void* p, int64_t bytes) {
-  return p == nullptr ? nullptr : static_cast<char*>(p) + bytes;
-}
+mpcore_status check_all_apart(const char* function, std::initializer_list<ByteRange> outputs,
+                              std::initializer_list<ByteRange> inputs, const void* shared);
 
 // Runs body(first row, rows) over blocks of whole rows.
 template <class Body>

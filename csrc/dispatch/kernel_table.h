@@ -10,6 +10,7 @@
 #include "mpcore/base.h"
 #include "mpcore/gemm.h"
 #include "mpcore/limits.h"
+#include "mpcore/nn.h"
 #include "mpcore/optim.h"
 
 namespace mpcore {
@@ -215,6 +216,45 @@ struct OptimSpan {
   double ratio;
 };
 
+// One row of an image out of the columns of a convolution's gradient: sums (+)= its terms in the
+// rows of windows [first, first + rows), or dx = those sums, rounded, unless it is null.
+struct ColumnSums {
+  const mpcore_window2d* window;
+  int64_t groups;
+  int64_t row;
+  const float* columns;  // of row `first` on; groups x window elements x channels for each window
+  int64_t first, rows;
+  float* sums;  // a row of the image
+  bool load;    // are they added to? else they begin at zero
+  void* dx;
+};
+
+// Pooling: of one output row, or backward to one row of the image.
+struct PoolRow {
+  const mpcore_window2d* window;
+  mpcore_pooling pooling;
+  int64_t row;
+  const void* from;  // the image; backward: dy of the image
+  void* to;          // the row
+  int32_t* argmax;   // of the output row; backward: of the image; nullptr: none
+};
+
+// Scores of some queries of one head, cols for each, become probabilities; backward, these and
+// their gradients become gradients of the scores.
+struct AttentionRows {
+  int64_t rows, cols;
+  float* scores;        // overwritten; backward: gradients of the probabilities
+  void* probabilities;  // backward: read
+  mpcore_dtype dtype;
+  const float* bias;  // of the first query, bias_stride to the next; or nullptr
+  int64_t bias_stride;
+  const uint8_t* mask;  // likewise
+  int64_t mask_stride;
+  int64_t visible;  // keys that the first query sees, each further query one more
+  float scale;      // of the scores; backward only
+  void* dscores;    // backward only
+};
+
 // In words, for people who ask which kernel they get.
 struct KernelNotes {
   // How elements of a dtype are computed with, and converted on the way in and out.
@@ -272,6 +312,16 @@ struct KernelTable {
                                mpcore_dtype dtype);
   void (*softmax_xent)(const SoftmaxXent& s);
   NormKernels norm;
+
+  // nn: convolution. Windows of one output row as rows of a matrix, elements of `size` bytes.
+  void (*im2col)(const mpcore_window2d& w, int64_t groups, int64_t size, const void* image,
+                 int64_t out_row, void* rows);
+  void (*col2im)(const ColumnSums& s);
+  // nn: pooling, attention
+  void (*pool)(const PoolRow& r);
+  void (*pool_backward)(const PoolRow& r);
+  void (*attention)(const AttentionRows& r);
+  void (*attention_backward)(const AttentionRows& r);
 
   GemmKernels gemm;
   LimitKernels limits;

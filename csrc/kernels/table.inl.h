@@ -9,8 +9,11 @@
 #include "kernels/grad.inl.h"
 #include "kernels/limits.inl.h"
 #include "kernels/nn.inl.h"
+#include "kernels/nn_attention.inl.h"
 #include "kernels/nn_batch_norm.inl.h"
+#include "kernels/nn_conv.inl.h"
 #include "kernels/nn_norm.inl.h"
+#include "kernels/nn_pool.inl.h"
 #include "kernels/notes.inl.h"
 #include "kernels/optim.inl.h"
 #include "kernels/stochastic.inl.h"
@@ -45,6 +48,12 @@ constexpr KernelTable make_table() {
                .column = column_norm_kernel,
                .column_sums = column_norm_sums_kernel,
                .column_backward = column_norm_backward_kernel},
+      .im2col = im2col_kernel,
+      .col2im = col2im_kernel,
+      .pool = pool_kernel,
+      .pool_backward = pool_backward_kernel,
+      .attention = attention_kernel,
+      .attention_backward = attention_backward_kernel,
       .gemm = make_gemm_kernels<Level>(),
       .limits = make_limit_kernels<Level>(),
   };

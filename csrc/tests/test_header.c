@@ -32,6 +32,21 @@ LAYOUT(288, AT(struct_size, 0) && AT(activation, 4) && AT(batch, 8) && AT(m, 16)
                 AT(finite, 272) && AT(sum_squares, 280));
 #undef STRUCT
 
+#define STRUCT mpcore_window2d
+LAYOUT(120, AT(struct_size, 0) && AT(dtype, 4) && AT(batch, 8) && AT(height, 16) && AT(width, 24) &&
+                AT(channels, 32) && AT(out_height, 40) && AT(out_width, 48) &&
+                AT(window_height, 56) && AT(window_width, 64) && AT(stride_height, 72) &&
+                AT(stride_width, 80) && AT(dilation_height, 88) && AT(dilation_width, 96) &&
+                AT(pad_top, 104) && AT(pad_left, 112));
+#undef STRUCT
+
+#define STRUCT mpcore_attention_args
+LAYOUT(152, AT(struct_size, 0) && AT(dtype, 4) && AT(batch, 8) && AT(heads, 16) &&
+                AT(queries, 24) && AT(keys, 32) && AT(depth, 40) && AT(value_depth, 48) &&
+                AT(q, 56) && AT(k, 64) && AT(v, 72) && AT(bias, 80) && AT(mask, 88) &&
+                AT(bias_strides, 96) && AT(mask_strides, 120) && AT(scale, 144) && AT(causal, 148));
+#undef STRUCT
+
 #define STRUCT mpcore_tensor_ref
 LAYOUT(24, AT(data, 0) && AT(size, 8) && AT(dtype, 16) && AT(reserved, 20));
 #undef STRUCT

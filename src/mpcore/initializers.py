@@ -25,6 +25,7 @@ __all__ = [
     "LecunNormal",
     "LecunUniform",
     "Ones",
+    "Orthogonal",
     "RandomNormal",
     "RandomUniform",
     "TruncatedNormal",
@@ -353,6 +354,24 @@ class LecunNormal(_Named):
     """Truncated normal, variance 1 / fan_in."""
 
     _scaling = (1.0, "fan_in", "truncated_normal")
+
+
+@register(_KIND)
+class Orthogonal(_Random):
+    """Sets orthonormal columns, or rows if there are fewer; leading axes are one."""
+
+    def __call__(self, shape: Sequence[int], dtype: Any = None) -> np.ndarray:
+        """Return an array; see `Initializer`."""
+        sizes = (math.prod(shape[:-1]), shape[-1])
+        normal = random.generator(self.seed).standard_normal((max(sizes), min(sizes)))
+        q, r = np.linalg.qr(normal)
+        q *= np.where(np.diag(r) < 0, -1.0, 1.0)
+        q = q if sizes[0] >= sizes[1] else q.T
+        return np.asarray(cast(q.reshape(tuple(shape)), _target(dtype)))
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        return {"seed": self.seed}
 
 
 def get(identifier: Any) -> Any:

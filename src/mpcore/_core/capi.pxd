@@ -1,5 +1,5 @@
 """The C API of mpcore, as far as Python uses it."""
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 cdef extern from "mpcore/mpcore.h" nogil:
     enum:
@@ -249,3 +249,64 @@ cdef extern from "mpcore/mpcore.h" nogil:
     int32_t mpcore_optim_step(
         mpcore_context* ctx, const mpcore_optim_args* args, int64_t count,
         const mpcore_optim_tensor* tensors)
+
+    # nn.h: windows, attention
+    ctypedef struct mpcore_window2d:
+        uint32_t struct_size
+        int32_t dtype
+        int64_t batch
+        int64_t height
+        int64_t width
+        int64_t channels
+        int64_t out_height
+        int64_t out_width
+        int64_t window_height
+        int64_t window_width
+        int64_t stride_height
+        int64_t stride_width
+        int64_t dilation_height
+        int64_t dilation_width
+        int64_t pad_top
+        int64_t pad_left
+
+    int32_t mpcore_conv2d(
+        mpcore_context* ctx, const mpcore_window2d* window, int64_t filters,
+        int64_t groups, int32_t activation, const void* x, const void* kernel,
+        const float* bias, void* y, void* pre_activation)
+    int32_t mpcore_conv2d_backward_input(
+        mpcore_context* ctx, const mpcore_window2d* window, int64_t filters,
+        int64_t groups, const void* dz, const void* kernel, void* dx)
+    int32_t mpcore_conv2d_backward_kernel(
+        mpcore_context* ctx, const mpcore_window2d* window, int64_t filters,
+        int64_t groups, const void* x, const void* dz, float* dkernel)
+    int32_t mpcore_pool2d(
+        mpcore_context* ctx, const mpcore_window2d* window, int32_t pooling,
+        const void* x, void* y, int32_t* argmax)
+    int32_t mpcore_pool2d_backward(
+        mpcore_context* ctx, const mpcore_window2d* window, int32_t pooling,
+        const int32_t* argmax, const void* dy, void* dx)
+
+    ctypedef struct mpcore_attention_args:
+        uint32_t struct_size
+        int32_t dtype
+        int64_t batch
+        int64_t heads
+        int64_t queries
+        int64_t keys
+        int64_t depth
+        int64_t value_depth
+        const void* q
+        const void* k
+        const void* v
+        const float* bias
+        const uint8_t* mask
+        int64_t bias_strides[3]
+        int64_t mask_strides[3]
+        float scale
+        int32_t causal
+
+    int32_t mpcore_attention(
+        mpcore_context* ctx, const mpcore_attention_args* args, void* y)
+    int32_t mpcore_attention_backward(
+        mpcore_context* ctx, const mpcore_attention_args* args, const void* dy,
+        void* dq, void* dk, void* dv)

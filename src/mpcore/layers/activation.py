@@ -56,6 +56,16 @@ def name_of(function: Callable[[Any], Any]) -> str | None:
     return next((name for name, known in BUILT_IN.items() if known is function), None)
 
 
+# What a matrix product applies before its one rounding; others run after it.
+_FUSED = ("linear", "relu", "sigmoid", "tanh", "gelu", "silu")
+
+
+def fused_name(function: Callable[[Any], Any]) -> str | None:
+    """Return the name by which `ops.dense` and `ops.conv` fuse it, None for no way."""
+    name = name_of(function)
+    return name if name in _FUSED else None
+
+
 def serialize(function: Callable[[Any], Any]) -> Any:
     """Return an activation function for a config.
 

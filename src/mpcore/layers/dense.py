@@ -8,9 +8,6 @@ from mpcore.layers import activation as activations
 from mpcore.layers.layer import Layer, Shape
 from mpcore.serialization import register
 
-# What the matrix product applies before its one rounding; others run after it.
-_FUSED = ("linear", "relu", "sigmoid", "tanh", "gelu", "silu")
-
 
 @register("layers")
 class Dense(Layer):
@@ -86,8 +83,7 @@ class Dense(Layer):
         self.bias_regularizer = regularizers.get(bias_regularizer)
         self.kernel_constraint = constraints.get(kernel_constraint)
         self.bias_constraint = constraints.get(bias_constraint)
-        name = activations.name_of(self.activation)
-        self._fused = name if name in _FUSED else None
+        self._fused = activations.fused_name(self.activation)
         self.kernel: Any = None
         self.bias: Any = None
 

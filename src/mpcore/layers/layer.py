@@ -47,15 +47,15 @@ def _scoped(build: Callable[..., None]) -> Callable[..., None]:
     """Wrap a `build` method: names under the layer, no casting, built afterwards."""
 
     @functools.wraps(build)
-    def wrapped(self: "Layer", input_shape: Any) -> None:
+    def wrapped(self: "Layer", *shapes: Any) -> None:
         if self._building:  # From `__call__` or through super(): the scope is open.
             with autocast.scope(None):
-                build(self, input_shape)
+                build(self, *shapes)
         else:
             self._building = True
             try:
                 with name_scope(self.name), autocast.scope(None):
-                    build(self, input_shape)
+                    build(self, *shapes)
             finally:
                 self._building = False
         self.built = True

@@ -23,7 +23,9 @@ from mpcore.ops.arithmetic import (
     subtract,
     where,
 )
+from mpcore.ops.attention import dot_product_attention
 from mpcore.ops.cast import cast
+from mpcore.ops.conv import conv
 from mpcore.ops.dense import dense
 from mpcore.ops.embedding import embedding
 from mpcore.ops.gemm import PackedMatrix, matmul
@@ -53,6 +55,8 @@ from mpcore.ops.normalization import (
     train_batch_normalization,
 )
 from mpcore.ops.optim import adam_step, optim_step, sgd_step
+from mpcore.ops.pooling import average_pool, max_pool
+from mpcore.ops.recurrent import gru
 from mpcore.ops.reductions import max, mean, min, sum, var
 from mpcore.ops.runtime import (
     available_isas,
@@ -98,14 +102,17 @@ __all__ = [
     "add",
     "all_finite",
     "available_isas",
+    "average_pool",
     "batch_normalization",
     "build_info",
     "cast",
     "clip",
     "concatenate",
+    "conv",
     "cpu_info",
     "dense",
     "divide",
+    "dot_product_attention",
     "dropout",
     "embedding",
     "exp",
@@ -117,6 +124,7 @@ __all__ = [
     "get_num_threads",
     "getitem",
     "global_norm",
+    "gru",
     "kernel_notes",
     "layer_normalization",
     "lerp",
@@ -127,6 +135,7 @@ __all__ = [
     "loss_scale_update",
     "matmul",
     "max",
+    "max_pool",
     "maximum",
     "mean",
     "memory_info",
