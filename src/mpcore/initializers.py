@@ -126,6 +126,10 @@ class _Random(Initializer):
             random.generator(seed)  # raises where the seed is not valid
         self.seed = seed
 
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        return {"seed": self.seed}
+
     def _draw(
         self,
         shape: Sequence[int],
@@ -281,12 +285,8 @@ class VarianceScaling(_Random):
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
-        return {
-            "scale": self.scale,
-            "mode": self.mode,
-            "distribution": self.distribution,
-            "seed": self.seed,
-        }
+        names = ("scale", "mode", "distribution", "seed")
+        return {name: getattr(self, name) for name in names}
 
 
 def fans(shape: Sequence[int]) -> tuple[float, float]:
@@ -305,13 +305,10 @@ class _Named(VarianceScaling):
     """A VarianceScaling of which only the seed is free."""
 
     _scaling: tuple[float, str, str]
+    get_config = _Random.get_config
 
     def __init__(self, seed: int | None = None) -> None:
         super().__init__(*self._scaling, seed=seed)
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        return {"seed": self.seed}
 
 
 @register(_KIND)
@@ -362,16 +359,17 @@ class Orthogonal(_Random):
 
     def __call__(self, shape: Sequence[int], dtype: Any = None) -> np.ndarray:
         """Return an array; see `Initializer`."""
-        sizes = (math.prod(shape[:-1]), shape[-1])
-        normal = random.generator(self.seed).standard_normal((max(sizes), min(sizes)))
-        q, r = np.linalg.qr(normal)
-        q *= np.where(np.diag(r) < 0, -1.0, 1.0)
-        q = q if sizes[0] >= sizes[1] else q.T
-        return np.asarray(cast(q.reshape(tuple(shape)), _target(dtype)))
+        return self._draw(shape, dtype, _orthogonal)
 
-    def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        return {"seed": self.seed}
+
+def _orthogonal(
+    generator: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype
+) -> np.ndarray:
+    rows, columns = math.prod(shape[:-1]), shape[-1]
+    normal = generator.standard_normal((max(rows, columns), min(rows, columns)))
+    q, r = np.linalg.qr(normal)
+    q *= np.where(np.diag(r) < 0, -1.0, 1.0)
+    return (q if rows >= columns else q.T).reshape(shape).astype(dtype)
 
 
 def get(identifier: Any) -> Any:
