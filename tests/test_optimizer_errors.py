@@ -176,6 +176,14 @@ def test_exclusion_of_something_else_is_an_error(arguments, error, message):
         SGD().exclude_from_weight_decay(**arguments)
 
 
+def test_state_that_is_masked_is_refused_and_changes_nothing(built):
+    before = built.get_weights()
+    with pytest.raises(TypeError, match="Masked arrays"):
+        built.set_weights([np.ma.masked_array(w) for w in before])
+    for old, new in zip(before, built.get_weights(), strict=True):
+        np.testing.assert_array_equal(old, new)
+
+
 def test_build_of_something_else_is_an_error(model):
     for bad, error, message in (
         ([*model, 3.0], TypeError, "Only a Variable"),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cinttypes>
 #include <cstdint>
 #include <utility>
 
@@ -116,6 +117,20 @@ mpcore_status check_apart(const mpcore_gemm_args& g, const Operand& output, cons
               other.name, may_be_same ? ", unless it is the same matrix" : "");
 }
 
+// With strides of 0 the sizes are not bounded by memory, but packed operands are: whole tiles of up
+// to three parts.
+mpcore_status check_packed_sizes(const mpcore_gemm_args& g) {
+  constexpr double kMost = 0x1p57, kTile = 64;
+  const auto rows = static_cast<double>(g.m), cols = static_cast<double>(g.n),
+             depth = static_cast<double>(g.k);
+  if ((std::max(rows, cols) + kTile) * (depth + kTile) <= kMost &&
+      (rows + kTile) * (cols + kTile) <= kMost)
+    return MPCORE_OK;
+  return fail(MPCORE_INVALID_ARGUMENT,
+              "%s: matrices of m=%" PRId64 ", n=%" PRId64 ", k=%" PRId64 " must fit in memory",
+              kName, g.m, g.n, g.k);
+}
+
 }  // namespace
 
 mpcore_status check_gemm(const mpcore_gemm_args* args) {
@@ -148,7 +163,8 @@ mpcore_status check_gemm(const mpcore_gemm_args* args) {
     for (const auto& input : {a, b, residual, bias})
       if (const auto s = check_apart(g, output, input)) return s;
   }
-  return check_apart(g, pre_activation, d);
+  if (const auto s = check_apart(g, pre_activation, d)) return s;
+  return check_packed_sizes(g);
 }
 
 mpcore_status check_packing(const char* function, const mpcore_matrix& b, int64_t k, int64_t n,

@@ -44,6 +44,9 @@ static void test_gemm_refuses_sizes_and_scalars(void) {
   REFUSES(g.m = -1, INVALID_ARGUMENT, "m must be >= 0");
   REFUSES(g.k = -3, INVALID_ARGUMENT, "k must be >= 0");
   REFUSES(g.n = INT64_MAX, INVALID_ARGUMENT, "n must be <=");
+  REFUSES((g.k = INT64_C(1) << 58, g.a.row_stride = g.a.col_stride = 0,
+           g.b.row_stride = g.b.col_stride = 0),
+          INVALID_ARGUMENT, "must fit in memory");
   REFUSES(g.activation = 7, INVALID_ARGUMENT, "activation must be");
   REFUSES(g.activation = -1, INVALID_ARGUMENT, "activation must be");
   REFUSES(g.precision = 4, INVALID_ARGUMENT, "precision must be");

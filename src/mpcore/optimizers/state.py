@@ -8,6 +8,7 @@ import numpy as np
 
 from mpcore import dtypes
 from mpcore.optimizers.slots import SlotOwner
+from mpcore.tape import unwrap
 from mpcore.variable import Variable
 
 
@@ -54,7 +55,7 @@ class Stateful(SlotOwner, ABC):
                 f"Received: {len(values)}. An optimizer that is not yet built has no "
                 "state of the model's variables"
             )
-        arrays = [np.asarray(value) for value in values]
+        arrays = [unwrap(value) for value in values]
         for variable, array in zip(variables, arrays, strict=True):
             wanted = (variable.shape, dtypes.numpy_dtype(variable.dtype))
             if (array.shape, array.dtype) != wanted:
