@@ -88,6 +88,23 @@ FUNCTIONS: dict[str, Function] = {
     "xent": lambda x: ops.sparse_softmax_cross_entropy(np.zeros(x.shape[:-1], int), x),
     "xent_one_hot": lambda x: ops.softmax_cross_entropy(np.ones(x.shape, F32), x),
 }
+
+
+def alone(x: np.ndarray) -> np.ndarray:
+    """Return a batch of one sequence, a view."""
+    return np.asarray(x)[None]
+
+
+# The same for functions of sequences.
+SEQUENCES: dict[str, Function] = {
+    "average_pool": lambda x: ops.average_pool(alone(x), 2),
+    "conv": lambda x: ops.conv(alone(x), values(F32, (2, 6, 3))),
+    "dot_product_attention": lambda x: ops.dot_product_attention(
+        *(alone(x)[:, :, None],) * 3
+    ),
+    "gru": lambda x: ops.gru(alone(x), values(F32, (6, 9)), values(F32, (3, 9))),
+    "max_pool": lambda x: ops.max_pool(alone(x), 2),
+}
 # Public functions whose arrays are those of others in the table.
 ELSEWHERE = {
     "PackedMatrix",  # in its own tests

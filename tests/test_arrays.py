@@ -16,6 +16,7 @@ from array_table import (
     ELSEWHERE,
     FUNCTIONS,
     LAYOUTS,
+    SEQUENCES,
     SHAPE,
     native_dtype,
     read_only,
@@ -26,7 +27,9 @@ from reference import F16, F32, KERNEL_DTYPES, assert_same_bits, bits
 import mpcore
 from mpcore import Variable, ops, optimizers
 
+ALL = FUNCTIONS | SEQUENCES
 EACH_FUNCTION = pytest.mark.parametrize("name", FUNCTIONS)
+EACH_OF_ALL = pytest.mark.parametrize("name", ALL)
 DTYPES = pytest.mark.parametrize("dtype", KERNEL_DTYPES, ids=lambda d: d.name)
 
 
@@ -55,10 +58,10 @@ def test_functions_are_all_in_the_table() -> None:
     }
     public -= {"available_isas", "cpu_info", "memory_info", "trim_memory", "version"}
     public -= {"build_info", "kernel_notes"}
-    assert public - set(FUNCTIONS) == set()
+    assert public - set(ALL) == set()
 
 
-@EACH_FUNCTION
+@EACH_OF_ALL
 @DTYPES
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_layout_gives_the_bits_of_the_plain_array(
@@ -71,16 +74,16 @@ def test_layout_gives_the_bits_of_the_plain_array(
         if layout == "byte_swapped" and x.dtype == plain.dtype:
             pytest.skip(f"NumPy knows no other byte order of {dtype.name}")
         before = x.tobytes()
-        actual = FUNCTIONS[name](x)
-    assert_same(actual, FUNCTIONS[name](plain))
+        actual = ALL[name](x)
+    assert_same(actual, ALL[name](plain))
     assert x.tobytes() == before
 
 
-@EACH_FUNCTION
+@EACH_OF_ALL
 def test_zero_strides_count_as_repeated_elements(name: str) -> None:
     row = values(F32, (1, 6))
     repeated = np.broadcast_to(row, SHAPE)
-    assert_same(FUNCTIONS[name](repeated), FUNCTIONS[name](repeated.copy()))
+    assert_same(ALL[name](repeated), ALL[name](repeated.copy()))
 
 
 # Functions that give an array of the shape of theirs, element by element.

@@ -87,13 +87,13 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "nn-labels": (
         lambda: nn.softmax_xent(
-            zeros(2, 3), zeros(2, dtype="i4"), None, zeros(2), None
+            zeros(2, 3), zeros(2, dtype="i4"), None, 0.0, None, zeros(2), None
         ),
         "`labels` .* dtype int64",
     ),
     "nn-loss": (
         lambda: nn.softmax_xent(
-            zeros(2, 3), zeros(2, dtype="i8"), None, zeros(1), None
+            zeros(2, 3), zeros(2, dtype="i8"), None, 0.0, None, zeros(1), None
         ),
         "`loss` .* 2 element",
     ),
